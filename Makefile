@@ -1,0 +1,68 @@
+# `make help` lists the targets. PYTHON=/path/to/python chooses the interpreter that .venv is made from, VENV another folder.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+DNA := $(BIN)/dna
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	"$$python" -c '$(SUPPORTED)' 2>/dev/null && echo "$$python" && break; done)
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
+		printf '  make %-10s %s\n' "$$target" "$$text"; done
+
+$(BIN)/python:
+	@"$(PYTHON)" -c '$(SUPPORTED)' 2>/dev/null || { echo "Python 3.11, 3.12 or 3.13 is needed, and $(or $(PYTHON),python3) is \
+	$$("$(or $(PYTHON),python3)" --version 2>&1 || true): make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 1; }
+	"$(PYTHON)" -m venv "$(VENV)" || { rm -rf "$(VENV)"; exit 1; }
+
+# The stamps are older than what they were made from when something must be installed again.
+$(VENV)/.core: pyproject.toml setup.py | $(BIN)/python
+	@echo "installing dna_suite and what it needs into $(VENV); this can take some minutes"
+	@$(BIN)/python -m pip install --quiet --quiet --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml setup.py | $(BIN)/python
+	@echo "installing dna_suite and what its tests need into $(VENV); this can take some minutes"
+	@$(BIN)/python -m pip install --quiet --quiet --editable '.[test]'
+	@touch $(VENV)/.core $@
+
+install: $(VENV)/.core  ## make .venv and install the package into it
+
+demo: $(VENV)/.core  ## train softmax and dna on real handwritten digits, test both, compare (runs/digits)
+	@plan=$$($(DNA) plan --config tasks/digits.yaml --attention softmax dna --test) && printf '%s\n' "$$plan" | \
+	while read -r command; do echo "$$command"; PATH="$(CURDIR)/$(BIN):$$PATH" sh -c "$$command" </dev/null || exit 1; done
+	$(DNA) report runs/digits
+
+test: $(VENV)/.test  ## every test that needs no GPU, no real data and no patience
+	$(PYTEST) -n 2 --durations=10
+
+smoke: $(VENV)/.test  ## every recipe parsed and built, one of each task run on toy data, in one process
+	$(PYTEST) tests/test_smoke.py
+
+slow: $(VENV)/.test  ## proofs that a model learns, kill storms, memory over thousands of samples
+	$(PYTEST) -m slow --durations=10
+
+test-gpu: $(VENV)/.test  ## fit, validate and test on a CUDA device
+	$(PYTEST) -m gpu --durations=10
+
+lint: $(VENV)/.test  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.core  ## speed and memory, as ratios
+	$(DNA) bench
+
+tables: $(VENV)/.core  ## write the README's results table from results/
+	$(DNA) tables
+
+clean:  ## remove build output and caches; runs/, data/ and .venv stay
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	find dna_suite tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help install demo test smoke slow test-gpu lint bench tables clean

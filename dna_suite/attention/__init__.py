@@ -1,0 +1,1 @@
+"""Attention operators on named streams, and the layer that feeds them."""

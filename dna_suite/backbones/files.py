@@ -1,0 +1,124 @@
+"""Reads files of tensors and plain values, and runs nothing that they hold."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from dna_suite.errors import DnaError, UnknownName
+
+SUFFIXES = (".bin", ".ckpt", ".pt", ".pth", ".pyth", ".safetensors")
+
+
+def read_file(path: Path) -> Any:
+    """The content of a file of weights: tensors on the CPU, numbers, strings and containers of them.
+
+    A zip archive's checksums are verified first, since torch loads a file with flipped bits without complaint.
+
+    Args:
+        path: a `.safetensors` file, or one that torch.save wrote.
+
+    Raises:
+        DnaError: the file is missing, torn or corrupt, has another suffix, or holds anything but tensors and plain values.
+    """
+    if not path.is_file():
+        raise DnaError(f"{path}: no such file")
+    if path.suffix not in SUFFIXES:
+        raise DnaError(f"{path}: weights are read from {', '.join(SUFFIXES)} files")
+    try:
+        content = load_file(path) if path.suffix == ".safetensors" else _read_torch(path)
+    except pickle.UnpicklingError as error:
+        found = re.search(r"GLOBAL (\S+)", str(error))
+        what = f"Python object {found[1]}" if found else "a pickle that is no file of tensors"
+        raise DnaError(f"{path}: refused, it holds {what}; only tensors and plain values are read") from None
+    except (SafetensorError, RuntimeError, EOFError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        if isinstance(error, DnaError):
+            raise
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise DnaError(f"{path}: torn, corrupt or no file of weights: {reason}") from None
+    check_plain(content, str(path))
+    return content
+
+
+def _read_torch(path: Path) -> Any:
+    zipped = zipfile.is_zipfile(path)
+    if zipped:
+        with zipfile.ZipFile(path) as archive:
+            bad = archive.testzip()
+        if bad is not None:
+            raise DnaError(f"{path}: corrupt: the checksum of {bad} is wrong")
+    return torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+
+
+def check_plain(content: Any, name: str) -> None:
+    """Refuses content that holds anything but tensors, numbers, strings, None, and lists, tuples, dictionaries and sets of them.
+
+    torch's safe loader lets through what any imported library has added to its list of safe classes; this does not.
+
+    Args:
+        content: what a file held.
+        name: what the message calls it.
+
+    Raises:
+        DnaError: the path of the first other object, and its type.
+    """
+    waiting: list[tuple[str, Any]] = [("", content)]
+    seen: set[int] = set()
+    while waiting:
+        where, value = waiting.pop()
+        if value is None or isinstance(value, bool | int | float | complex | str) or type(value) in (Tensor, nn.Parameter):
+            continue
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        inside = _inside(value)
+        if inside is None:
+            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            raise DnaError(f"{name}: refused, {where or 'its content'} is a {kind}; only tensors and plain values are read")
+        waiting.extend((f"{where}[{key!r}]", part) for key, part in inside)
+
+
+def _inside(value: Any) -> Iterable[tuple[Any, Any]] | None:
+    """Keys and parts of a container, the keys of a dictionary among its parts; None for anything else."""
+    if isinstance(value, dict):
+        return [*value.items(), *((key, key) for key in value)]
+    if isinstance(value, list | tuple):
+        return enumerate(value)
+    if isinstance(value, set | frozenset):
+        return ((part, part) for part in value)
+    return None
+
+
+def find_checkpoint(path: Path, checkpoint: str = "best") -> Path:
+    """The file that a path means: itself, or a checkpoint of the run folder that it is.
+
+    Args:
+        path: a file, or a run folder.
+        checkpoint: "best" (the newest step where there is no best), "last" (the newest step), or a file name without suffix.
+
+    Raises:
+        UnknownName: the run folder has no such checkpoint.
+        DnaError: the path does not exist, or the folder holds no checkpoint.
+    """
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise DnaError(f"{path}: no such file or run folder")
+    files = {file.stem: file for file in (path / "checkpoints").glob("*.ckpt")}
+    steps = sorted((name for name in files if re.fullmatch(r"step\d+", name)), key=lambda name: int(name[4:]))
+    if not steps and "best" not in files:
+        raise DnaError(f"{path}: no run folder: checkpoints/best.ckpt or checkpoints/step*.ckpt is needed")
+    if checkpoint in files:
+        return files[checkpoint]
+    if checkpoint in ("best", "last"):
+        return files[steps[-1] if steps else "best"]
+    raise UnknownName("checkpoint", checkpoint, [*files, "last"], str(path))

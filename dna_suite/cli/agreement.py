@@ -1,0 +1,145 @@
+"""Whether a recipe agrees with the run or checkpoint that it is used with; a checkpoint never changes what is being run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dna_suite.cli.recipe import Recipe, lookup
+from dna_suite.errors import DnaError
+
+# Keys that decide what function the network computes, by task.
+FUNCTION_KEYS: dict[str, tuple[str, ...]] = {
+    "classification": (
+        "model.backbone",
+        "model.size",
+        "model.attention",
+        "model.patch",
+        "model.dim",
+        "model.depth",
+        "model.heads",
+        "model.class_token_position",
+        "data.size",
+    ),
+}
+
+# Keys that may differ when a run goes on: where data lies, how fast it comes, how it is shown.
+FREE_KEYS = (
+    "data.root",
+    "data.workers",
+    "data.eval_batch",
+    "trainer.accelerator",
+    "trainer.devices",
+    "trainer.num_nodes",
+    "trainer.strategy",
+    "trainer.callbacks",
+    "trainer.log_every_n_steps",
+    "trainer.limit_val_batches",
+    "trainer.limit_test_batches",
+    "trainer.limit_predict_batches",
+    "trainer.profiler",
+    "trainer.num_sanity_val_steps",
+    "trainer.detect_anomaly",
+    "trainer.inference_mode",
+    "trainer.enable_autolog_hparams",
+    "trainer.model_registry",
+    "trainer.logger",
+    "trainer.plugins",
+    "trainer.use_distributed_sampler",
+    "model.compile",
+    "model.channels_last",
+)
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and plain values of nested mappings."""
+    for key, value in values.items():
+        dotted = f"{prefix}.{key}" if prefix else str(key)
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, dotted)
+        else:
+            yield dotted, value
+
+
+def optimisation_of(values: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Every key of a complete configuration that decides how training goes, flat, the seed among them."""
+    flat = {key: value for key, value in flatten(values) if not key.startswith(FREE_KEYS)}
+    return {"seed": seed, **flat}
+
+
+def require_same_optimisation(stored: Mapping[str, Any], wanted: Mapping[str, Any], run: str) -> None:
+    """Refuse to let a run go on under another configuration.
+
+    Raises:
+        DnaError: one line per difference.
+    """
+    missing = object()
+    lines = []
+    for key in dict.fromkeys([*stored, *wanted]):
+        ours, theirs = wanted.get(key, missing), stored.get(key, missing)
+        if ours != theirs:
+            shown = ["not set" if value is missing else repr(value) for value in (theirs, ours)]
+            lines.append(f"{key}: checkpoint {shown[0]}, config {shown[1]}")
+    if lines:
+        hint = f"--resume goes on with {run} as it was; another configuration is a new run: --init_from {run}"
+        raise DnaError("\n".join([*lines, hint]))
+
+
+def take_model(recipe: Recipe, source: Recipe, run: str) -> None:
+    """Let every key that describes the model come from a run's own recipe.
+
+    Args:
+        recipe: the recipe to change; its files' values give way, with a note.
+        source: the run's recipe.
+        run: the run folder, for messages.
+
+    Raises:
+        DnaError: a key that was typed on the command line differs; one line per difference.
+    """
+    typed, notes = [], []
+    for key in FUNCTION_KEYS[source.values["task"]]:
+        theirs = lookup(source.values, key)
+        for inner, given in _leaves(recipe, key):
+            wanted = lookup(source.values, inner)
+            if _same(inner, given, wanted):
+                continue
+            line = f"{inner}: {run} {_shown(wanted)}, config {_shown(given)}"
+            (typed if inner in recipe.typed else notes).append(line)
+        _assign(recipe, key, theirs)
+    if typed:
+        raise DnaError("\n".join([*typed, f"--run {run} takes the model from that run: leave these keys out"]))
+    recipe.notes.extend(f"model from the run: {line}" for line in notes)
+
+
+def _leaves(recipe: Recipe, key: str) -> list[tuple[str, Any]]:
+    value = lookup(recipe.values, key)
+    if isinstance(value, dict):
+        return [(dotted, inner) for dotted, inner in flatten(value, key) if inner not in ({}, None)]
+    return [] if value is None else [(key, value)]
+
+
+DEFAULTS = {
+    "model.attention.name": "softmax",
+    "model.attention.layers": "all",
+    "model.size": "paper",
+    "model.class_token_position": True,
+}
+
+
+def _same(key: str, given: Any, wanted: Any) -> bool:
+    return given == (DEFAULTS.get(key) if wanted is None else wanted)
+
+
+def _shown(value: Any) -> str:
+    return "its default" if value is None else repr(value)
+
+
+def _assign(recipe: Recipe, key: str, value: Any) -> None:
+    *sections, last = key.split(".")
+    here = recipe.values
+    for section in sections:
+        here = here.setdefault(section, {})
+    if value is None:
+        here.pop(last, None)
+    else:
+        here[last] = value

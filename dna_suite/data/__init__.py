@@ -1,0 +1,1 @@
+"""Data sets, and the order, pixels and mixing of their samples."""

@@ -1,0 +1,203 @@
+"""The 1,797 handwritten digits that the package ships, resident in memory and scaled once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.lib.stride_tricks import sliding_window_view
+from torch import Tensor
+from torch.nn.functional import interpolate
+from torch.utils.data import Dataset
+
+from dna_suite.data.base import ImageData, require_at_least
+from dna_suite.data.order import IDLE, Key, draw_uniform, mix_bits
+from dna_suite.data.subset import count_turns
+
+FILE = Path(__file__).with_name("digits.npz")
+SPLIT_SIZES = {"val": 180, "test": 360, "train": 1257}
+
+
+def read_digits() -> tuple[np.ndarray, np.ndarray]:
+    """The digits as recorded: ink [1797, 8, 8] uint8 from 0 to 16, and labels [1797] int64 from 0 to 9.
+
+    Source: UCI Optical Recognition of Handwritten Digits, its test part (see DIGITS.md).
+    """
+    with np.load(FILE, allow_pickle=False) as file:
+        return file["ink"], file["label"].astype(np.int64)
+
+
+def split_digits(labels: np.ndarray) -> dict[str, np.ndarray]:
+    """Indices of train (1257), val (180) and test (360), ascending; each class has its share of each split to within one.
+
+    The order inside a class is that of a hash of the index, so that it depends on no library's random numbers.
+    """
+    order = np.argsort(mix_bits(np.arange(len(labels), dtype=np.uint64)))
+    by_class = order[np.argsort(labels[order], kind="stable")]
+    turns, sizes = count_turns(labels[by_class])
+    dealt = by_class[np.argsort((turns + 0.5) / sizes, kind="stable")]
+    bounds = np.cumsum(list(SPLIT_SIZES.values()))
+    return {split: np.sort(part) for split, part in zip(SPLIT_SIZES, np.split(dealt, bounds[:-1]), strict=True)}
+
+
+class Digits(ImageData):
+    """Handwritten digits, 1257 / 180 / 360 for train / val / test: real pictures that need no download.
+
+    They come with the package, so `root` and `on_error` have no effect, and the toy twin is the set itself.
+
+    Args:
+        name: digits.
+        root: not used.
+        batch: training samples per process and micro-batch.
+        eval_batch: samples per evaluation batch; None is `batch`.
+        workers: loader processes; the set is resident, so 0 is fastest.
+        toy: no effect: the set is small already.
+        subset: samples of a seeded, class-balanced part of each split; None is all.
+        on_error: not used.
+        size: side that the 8 x 8 pictures are scaled to, pixels.
+        shift: training pictures move by up to this many pixels along each axis.
+        mean: channel means that the task subtracts, on the scale 0 to 1.
+        std: channel deviations that the task divides by, on the scale 0 to 1.
+        erase: probability of random erasing.
+        repeats: copies of each sample in a training batch (repeated augmentation).
+    """
+
+    def __init__(
+        self,
+        name: str = "digits",
+        root: str | None = None,
+        batch: int = 64,
+        eval_batch: int | None = None,
+        workers: int = 0,
+        toy: bool = False,
+        subset: int | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
+        size: int = 32,
+        shift: int = 3,
+        mean: tuple[float, float, float] = (0.308, 0.308, 0.308),
+        std: tuple[float, float, float] = (0.35, 0.35, 0.35),
+        erase: float = 0.0,
+        repeats: int = 1,
+    ) -> None:
+        super().__init__(
+            name,
+            root,
+            batch,
+            eval_batch,
+            workers,
+            toy,
+            subset,
+            on_error,
+            size=size,
+            crop_ratio=1.0,
+            mean=mean,
+            std=std,
+            flip=0.0,
+            erase=erase,
+            repeats=repeats,
+        )
+        require_at_least(0, shift=shift)
+        self.shift = shift
+
+    def augmentation(self) -> dict[str, Any]:
+        """What happens to training pictures, as plain values."""
+        return {"shift": self.shift, "erase": self.erase, "repeats": self.repeats}
+
+    @property
+    def classes(self) -> list[str]:
+        """The ten digits."""
+        return [str(digit) for digit in range(10)]
+
+    def prepare_data(self) -> None:
+        """Nothing to do: the set ships with the package."""
+
+    def read(self, split: str) -> Resident:
+        """All samples of train, val or test, scaled to `size`."""
+        ink, labels = read_digits()
+        chosen = split_digits(labels)[split]
+        return Resident(scale_digits(ink[chosen], self.size), labels[chosen])
+
+    def keyed(self, split: str) -> Dataset[dict[str, Any]]:
+        """The split as a data set that hands over whole batches."""
+        samples = self.samples(split)
+        assert isinstance(samples, Resident)
+        return ShiftedBatches(samples, self.seed, self.shift) if split == "train" else PlainBatches(samples)
+
+
+def scale_digits(ink: np.ndarray, size: int) -> np.ndarray:
+    """Ink [n, 8, 8] from 0 to 16 as grey levels [n, size, size] uint8, bicubic."""
+    levels = torch.from_numpy(ink).float().mul(255 / 16)[:, None]
+    scaled = interpolate(levels, size=(size, size), mode="bicubic", antialias=True)
+    return scaled[:, 0].round().clamp(0, 255).to(torch.uint8).numpy()
+
+
+class Resident:
+    """Grey pictures [n, size, size] uint8 and labels [n] int64 in memory."""
+
+    def __init__(self, pictures: np.ndarray, labels: np.ndarray) -> None:
+        self.pictures, self.labels = pictures, labels
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"image": as_channels(self.pictures[index]), "label": int(self.labels[index])}
+
+    def select(self, indices: np.ndarray) -> Resident:
+        """These samples only, in this order."""
+        return Resident(self.pictures[indices], self.labels[indices])
+
+
+class ShiftedBatches(Dataset[dict[str, Any]]):
+    """Training batches of resident pictures, each moved by a number of pixels that its key determines; what moves in is black.
+
+    Args:
+        samples: the pictures.
+        seed: seed of the run.
+        shift: largest move along an axis, pixels.
+    """
+
+    def __init__(self, samples: Resident, seed: int, shift: int) -> None:
+        self.samples, self.seed, self.shift = samples, seed, shift
+        size = samples.pictures.shape[1:]
+        padded = np.pad(samples.pictures, ((0, 0), (shift, shift), (shift, shift)))
+        self.windows = sliding_window_view(padded, size, axis=(1, 2))
+
+    def __getitem__(self, key: Key) -> dict[str, Any]:
+        return {name: value[0] if isinstance(value, Tensor) else value for name, value in self.__getitems__([key]).items()}
+
+    def __getitems__(self, keys: Sequence[Key]) -> dict[str, Any]:
+        _, indices, repeats = np.asarray(keys, dtype=np.int64).reshape(-1, 3).T
+        draws = draw_uniform(self.seed, keys, 2)
+        down, right = (draws * (2 * self.shift + 1)).astype(np.int64).T
+        return as_batch(self.windows[indices, down, right], self.samples.labels[indices], indices, repeats != IDLE)
+
+
+class PlainBatches(Dataset[dict[str, Any]]):
+    """Evaluation batches of resident pictures, asked by keys (index, counted)."""
+
+    def __init__(self, samples: Resident) -> None:
+        self.samples = samples
+
+    def __getitem__(self, key: tuple[int, bool]) -> dict[str, Any]:
+        return {name: value[0] if isinstance(value, Tensor) else value for name, value in self.__getitems__([key]).items()}
+
+    def __getitems__(self, keys: Sequence[tuple[int, bool]]) -> dict[str, Any]:
+        indices, counted = np.asarray(keys, dtype=np.int64).reshape(-1, 2).T
+        return as_batch(self.samples.pictures[indices], self.samples.labels[indices], indices, counted == 1)
+
+
+def as_batch(pictures: np.ndarray, labels: np.ndarray, indices: np.ndarray, counted: np.ndarray) -> dict[str, Any]:
+    """Arrays of n samples as a batch of the suite."""
+    return {
+        "image": as_channels(pictures),
+        "label": torch.from_numpy(labels),
+        "index": torch.from_numpy(indices.copy()),
+        "counted": torch.from_numpy(counted),
+        "present": int(counted.sum()),
+    }
+
+
+def as_channels(pictures: np.ndarray) -> Tensor:
+    """Grey [..., height, width] as three equal channels [..., 3, height, width]."""
+    return torch.from_numpy(np.repeat(pictures[..., None, :, :], 3, axis=-3))

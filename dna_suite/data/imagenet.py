@@ -1,0 +1,247 @@
+"""ImageNet-1k, and any other set of pictures in its layout: class folders, or a flat evaluation folder with a label file."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
+
+from dna_suite.data.base import IMAGENET_MEAN, IMAGENET_STD, ImageData
+from dna_suite.data.folders import Folder, walk_pictures
+from dna_suite.data.samples import Paths, PictureSamples
+from dna_suite.data.transforms import CentreCrop, TrainCrop
+from dna_suite.errors import DnaError, UnknownName
+
+FOLDERS = {"train": ("train",), "val": ("val", "validation"), "test": ("test",)}
+
+
+class Listing(NamedTuple):
+    """Pictures of one split: folder, paths relative to it, labels [n]."""
+
+    folder: Path
+    paths: Paths
+    labels: np.ndarray
+
+
+class ImageNet(ImageData):
+    """Pictures in ImageNet's layout.
+
+    Class names are the sorted names of the folders in `train`; `val` (or `validation`) and `test` are mapped to them by name.
+    Without a usable `test` folder (ImageNet's own has no labels) the test split is `val`. Hidden entries and those that operating
+    systems make are ignored. The arguments that `ImageData` has mean the same here.
+
+    Args:
+        allow_empty: let a class folder of `train` hold no picture; the class keeps its index.
+    """
+
+    layout: ClassVar[str] = (
+        "  train/CLASS/NAME.JPEG\n"
+        "  val/CLASS/NAME.JPEG   or   val/NAME.JPEG with a file val_labels.csv of lines NAME.JPEG,CLASS\n"
+        "  test/ (optional, as val)"
+    )
+
+    def __init__(
+        self,
+        name: str = "imagenet",
+        root: str | None = None,
+        batch: int = 64,
+        eval_batch: int | None = None,
+        workers: int = 2,
+        toy: bool = False,
+        subset: int | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
+        size: int = 224,
+        crop_ratio: float = 0.9,
+        mean: tuple[float, float, float] = IMAGENET_MEAN,
+        std: tuple[float, float, float] = IMAGENET_STD,
+        augment: str = "none",
+        scale: tuple[float, float] = (0.08, 1.0),
+        ratio: tuple[float, float] = (3 / 4, 4 / 3),
+        flip: float = 0.5,
+        color_jitter: float = 0.0,
+        erase: float = 0.0,
+        repeats: int = 1,
+        max_pixels: int = 178_956_970,
+        allow_empty: bool = False,
+    ) -> None:
+        super().__init__(
+            name,
+            root,
+            batch,
+            eval_batch,
+            workers,
+            toy,
+            subset,
+            on_error,
+            size,
+            crop_ratio,
+            mean,
+            std,
+            augment,
+            scale,
+            ratio,
+            flip,
+            color_jitter,
+            erase,
+            repeats,
+            max_pixels,
+        )
+        self.allow_empty = allow_empty
+        self._classes: list[str] | None = None
+        self._listings: dict[str, Listing] = {}
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the class folders in train, sorted.
+
+        Raises:
+            DnaError: there is no train folder, or no class folder in it.
+        """
+        if self._classes is None:
+            train = self.split_folder("train")
+            self._classes = Folder(train).folders
+            if not self._classes:
+                raise DnaError(f"{train} holds no class folder. Expected in {self.folder()}:\n{self.layout}")
+        return self._classes
+
+    def split_folder(self, split: str) -> Path:
+        """The folder of a split; the test split is `val` where there is no test folder with labels.
+
+        Raises:
+            DnaError: the folder is missing; the message shows the layout.
+        """
+        root = self.folder()
+        for name in FOLDERS[split]:
+            if (root / name).is_dir() and (split != "test" or has_labels(root, root / name, split)):
+                return root / name
+        if split == "test":
+            return self.split_folder("val")
+        raise DnaError(f"{root}: no folder {' or '.join(FOLDERS[split])}. Expected:\n{self.layout}")
+
+    def source(self, split: str) -> str:
+        """The folder that a split is read from, as a name inside the root."""
+        return self.split_folder(split).name
+
+    def list_split(self, split: str) -> Listing:
+        """Paths and labels of a split, ordered by class, then name.
+
+        Raises:
+            DnaError: an empty class folder in train, a class that train does not have, a flat folder without labels.
+        """
+        if split not in self._listings:
+            folder = self.split_folder(split)
+            flat = split != "train" and is_flat(folder)
+            found, ignored = self.list_flat(folder, split) if flat else self.list_classes(folder)
+            names, labels = zip(*found, strict=True) if found else ((), ())
+            if ignored:
+                self.note(f"{folder}: {ignored} hidden, system-made or non-picture entries ignored", rank_zero_info)
+            self._listings[split] = Listing(folder, Paths(names), np.array(labels, dtype=np.int64))
+            self.check_classes(split)
+        return self._listings[split]
+
+    def list_classes(self, folder: Path) -> tuple[list[tuple[str, int]], int]:
+        """(path, label) of every picture in the class folders of a split, and the number of ignored entries."""
+        top = Folder(folder)
+        label_of = {name: label for label, name in enumerate(self.classes)}
+        found: list[tuple[str, int]] = []
+        ignored = top.ignored + len(top.pictures)
+        for name in top.folders:
+            if name not in label_of:
+                raise UnknownName("class folder", name, self.classes, str(folder))
+            for paths, others in walk_pictures(folder / name, f"{name}/"):
+                found += [(path, label_of[name]) for path in paths]
+                ignored += others
+        return found, ignored
+
+    def list_flat(self, folder: Path, split: str) -> tuple[list[tuple[str, int]], int]:
+        """(path, label) of every picture that lies directly in a split's folder, with labels from the label file."""
+        top = Folder(folder)
+        file = find_label_file(self.folder(), folder, split)
+        if file is None:
+            name = folder.name
+            raise DnaError(
+                f"{folder}: {len(top.pictures)} pictures, but no class folders, and no {split}_labels.csv in it or beside it. "
+                f"Accepted: {name}/CLASS/NAME.JPEG, or {name}/NAME.JPEG and lines NAME.JPEG,CLASS in {split}_labels.csv"
+            )
+        labels = read_labels(file, self.classes)
+        there = set(top.pictures)
+        missing = [name for name in labels if name not in there]
+        unlabelled = [name for name in top.pictures if name not in labels]
+        if missing or unlabelled:
+            what = f"{len(missing)} pictures are missing" if missing else f"{len(unlabelled)} pictures have no line"
+            raise DnaError(f"{file}: {what}, {(missing or unlabelled)[0]!r} is the first")
+        return sorted(((name, labels[name]) for name in top.pictures), key=lambda pair: (pair[1], pair[0])), top.ignored
+
+    def check_classes(self, split: str) -> None:
+        """Refuse an empty class in train, warn once of classes that an evaluation split lacks."""
+        labels = self._listings[split].labels
+        present = np.bincount(labels, minlength=len(self.classes)) > 0
+        empty = [name for name, there in zip(self.classes, present, strict=True) if not there]
+        if not empty or len(labels) == 0:
+            return
+        listed = ", ".join(empty[:10]) + (f" and {len(empty) - 10} more" if len(empty) > 10 else "")
+        folder = self._listings[split].folder
+        if split == "train" and not self.allow_empty:
+            raise DnaError(f"{folder}: no picture in class folder {listed} (data.allow_empty: true keeps such a class)")
+        self.note(f"{folder}: no picture of class {listed}", rank_zero_warn)
+
+    def note(self, text: str, tell: Callable[[str], None]) -> None:
+        """Say something once, and keep it for reports."""
+        if text not in self.notes:
+            self.notes.append(text)
+            tell(text)
+
+    def read(self, split: str) -> PictureSamples:
+        """All samples of train, val or test."""
+        listing = self.list_split(split)
+        transform = (
+            TrainCrop(self.size, self.scale, self.ratio, self.flip, self.augment, self.color_jitter, self.mean)
+            if split == "train"
+            else CentreCrop(self.size, self.crop_ratio)
+        )
+        return PictureSamples(listing.folder, listing.paths, listing.labels, transform, self.size, self.max_pixels, self.on_error)
+
+
+def is_flat(folder: Path) -> bool:
+    """Whether pictures lie directly in a folder that has no class folders."""
+    top = Folder(folder)
+    return bool(top.pictures) and not top.folders
+
+
+def find_label_file(root: Path, folder: Path, split: str) -> Path | None:
+    """The label file of a flat folder, beside it or in it."""
+    places = [root / f"{split}_labels.csv", folder / f"{split}_labels.csv"]
+    return next((place for place in places if place.is_file()), None)
+
+
+def has_labels(root: Path, folder: Path, split: str) -> bool:
+    """Whether a folder has class folders or a label file."""
+    return bool(Folder(folder).folders) or find_label_file(root, folder, split) is not None
+
+
+def read_labels(file: Path, classes: list[str]) -> dict[str, int]:
+    """File name -> label, from lines `name,class`; a first line that says just that is skipped.
+
+    Raises:
+        DnaError: a line has another shape, a class is unknown, a name stands twice.
+    """
+    label_of = {name: label for label, name in enumerate(classes)}
+    labels: dict[str, int] = {}
+    with file.open(newline="", encoding="utf-8-sig") as lines:
+        for number, row in enumerate(csv.reader(lines), start=1):
+            fields = [field.strip() for field in row]
+            if not any(fields) or (number == 1 and fields == ["name", "class"]):
+                continue
+            if len(fields) != 2:
+                raise DnaError(f"{file}:{number}: {len(fields)} fields; a line is name,class")
+            name, label = fields
+            if label not in label_of:
+                raise UnknownName("class", label, classes, f"{file}:{number}")
+            if name in labels:
+                raise DnaError(f"{file}:{number}: {name!r} stands twice")
+            labels[name] = label_of[label]
+    return labels

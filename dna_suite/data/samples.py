@@ -1,0 +1,108 @@
+"""Labelled picture files: their paths in little memory, and one file to one sample."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dna_suite.data.pictures import UnreadablePicture, read_picture
+
+Transform = Callable[[Tensor], Tensor]
+
+
+class Paths:
+    """Many paths as one block of bytes with offsets; a list of texts would be copied into every forked worker page by page.
+
+    Args:
+        names: paths, relative to a folder that the owner knows.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        encoded = [os.fsencode(name) for name in names]
+        self.text = b"".join(encoded)
+        self.offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> str:
+        return os.fsdecode(self.text[self.offsets[index] : self.offsets[index + 1]])
+
+    def select(self, indices: np.ndarray) -> Paths:
+        """These paths only, in this order."""
+        return Paths([self[index] for index in indices])
+
+
+class PictureSamples:
+    """Picture files with labels; the picture decoded last is kept, so that adjacent copies of a sample share one decoding.
+
+    A sample is `image` uint8 [3, size, size] and `label`. With `on_error` "skip" an unreadable file gives a black picture with
+    `counted` False and its path as `skipped`.
+
+    Args:
+        root: folder that the paths are relative to.
+        paths: n paths.
+        labels: [n] int64 class indices.
+        transform: decoded picture to the model's size.
+        size: side of the result, pixels.
+        max_pixels: a picture with more is unreadable.
+        on_error: raise or skip.
+    """
+
+    def __init__(
+        self, root: Path, paths: Paths, labels: np.ndarray, transform: Transform, size: int, max_pixels: int, on_error: str
+    ) -> None:
+        assert len(paths) == len(labels)
+        self.root, self.paths, self.labels = root, paths, labels
+        self.transform, self.size, self.max_pixels, self.on_error = transform, size, max_pixels, on_error
+        self._last: tuple[int, Tensor] | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        label = int(self.labels[index])
+        try:
+            return {"image": self.transform(self.decode(index)), "label": label}
+        except UnreadablePicture:
+            if self.on_error == "raise":
+                raise
+            return {"label": label, **blank(self.size, self.path(index))}
+
+    def select(self, indices: np.ndarray) -> PictureSamples:
+        """These samples only, in this order."""
+        paths, labels = self.paths.select(indices), self.labels[indices]
+        return PictureSamples(self.root, paths, labels, self.transform, self.size, self.max_pixels, self.on_error)
+
+    def path(self, index: int) -> str:
+        """Where a sample lies."""
+        return str(self.root / self.paths[index])
+
+    def decode(self, index: int) -> Tensor:
+        """The whole picture of a sample, uint8 [3, height, width].
+
+        Raises:
+            UnreadablePicture: see `read_picture`.
+        """
+        if self._last is None or self._last[0] != index:
+            self._last = (index, read_picture(self.path(index), self.max_pixels))
+        return self._last[1]
+
+    def find_problem(self, index: int) -> str | None:
+        """What is wrong with the file of a sample, or None."""
+        try:
+            read_picture(self.path(index), self.max_pixels)
+        except UnreadablePicture as problem:
+            return str(problem)
+        return None
+
+
+def blank(size: int, path: str) -> dict[str, Any]:
+    """What stands in for an unreadable picture: black, not counted, with its path."""
+    return {"image": torch.zeros(size, size, 3, dtype=torch.uint8).permute(2, 0, 1), "counted": False, "skipped": path}

@@ -1,0 +1,1 @@
+"""Scores that count every sample once."""

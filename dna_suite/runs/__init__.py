@@ -1,0 +1,1 @@
+"""Run folders, records and reports; checkpoints and the callbacks of training."""

@@ -1,0 +1,59 @@
+"""What is about to be trained: attention sites, parameters, multiply-adds."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import Callback
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+from dna_suite.backbones.cost import count_multiply_adds, count_parameters
+
+
+class RunSummary(Callback):
+    """Prints a table about the task's network when training begins, in the first process.
+
+    Args:
+        console: where it is printed; None is the standard error stream.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+
+    def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Print the table."""
+        if not trainer.is_global_zero:
+            return
+        table = Table(show_header=False)
+        for name, value in summary_rows(pl_module.net, pl_module.describe()):
+            table.add_row(name, value)
+        self.console.print(table)
+
+
+def summary_rows(net: nn.Module, description: dict[str, Any]) -> list[tuple[str, str]]:
+    """Pairs of name and text: backbone, attention sites, parameters, and multiply-adds where the picture size is known.
+
+    Args:
+        net: network with `sites`.
+        description: what a checkpoint says about itself; `backbone` is read.
+    """
+    backbone = description.get("backbone", {})
+    trainable, total = count_parameters(net), sum(parameter.numel() for parameter in net.parameters())
+    rows = [("backbone", " ".join(str(backbone[key]) for key in ("name", "size") if key in backbone))]
+    rows += [("attention", line) for line in grouped_sites(net)]
+    rows.append(("parameters", f"{total:,}" if trainable == total else f"{total:,}, of them {trainable:,} trainable"))
+    if side := backbone.get("image_size"):
+        rows.append(("multiply-adds", f"{count_multiply_adds(net, side):,} for one picture of {side} x {side}"))
+    return rows
+
+
+def grouped_sites(net: nn.Module) -> list[str]:
+    """One line for all attention sites that differ in their layer number only, as in "12 x blocks.*.attn  Attention -> dna"."""
+    sites: Any = getattr(net, "sites", ())
+    groups = Counter((re.sub(r"\d+", "*", site.path), site.host, site.operator) for site in sites)
+    return [f"{count} x {path}  {host} -> {operator}" for (path, host, operator), count in groups.items()]

@@ -1,0 +1,139 @@
+"""What every task shares: when the network is built, how a step is weighted, what a checkpoint says about itself."""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy
+import torch
+from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
+from torch import Tensor, nn
+
+from dna_suite.data.base import Data
+from dna_suite.errors import DnaError
+from dna_suite.spec import AttentionSpec, OptimSpec, ScheduleSpec
+from dna_suite.tasks.optim import build_optimizer, build_schedule, scaled_lr
+
+DESCRIPTION_VERSION = 1
+
+
+class Task(pl.LightningModule):
+    """A LightningModule that holds one network as `net` and follows the suite's loop.
+
+    A subclass builds the network, turns a batch into a loss, and names the metric that `best.ckpt` is chosen by.
+
+    Args:
+        attention: which attention stands in which layers.
+        optim: optimiser.
+        schedule: learning rate over the run.
+        compile: compile the network's forward; state-dict keys stay as they are.
+        channels_last: keep pictures in channels-last memory order.
+    """
+
+    name: str
+    monitor: str
+    monitor_mode = "max"
+
+    def __init__(
+        self, attention: AttentionSpec, optim: OptimSpec, schedule: ScheduleSpec, compile: bool, channels_last: bool
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.optim = optim
+        self.schedule = schedule
+        self.compile_network = compile
+        self.channels_last = channels_last
+        self.seed = 0
+        self.recipe = ""
+        self.net: nn.Module | None = None
+        self.initial_weights: Any = None
+        self.optimisation: dict[str, Any] = {}
+        self.samples: dict[str, int] = {}
+        self.results: dict[str, tuple[float, int]] = {}
+        # Plain attributes: as buffers, DistributedDataParallel would overwrite them with rank 0's at every step.
+        self.train_loss_sum = self.train_count = torch.zeros(())
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """The network, with fresh weights."""
+
+    @abstractmethod
+    def loss(self, batch: dict[str, Any], batch_idx: int) -> tuple[Tensor, Tensor]:
+        """Mean loss over the counted samples of a training batch, and their number."""
+
+    @abstractmethod
+    def describe_network(self) -> dict[str, Any]:
+        """What makes the network what it is, beside the attention, as plain values."""
+
+    @property
+    def data(self) -> Data:
+        """The data module of the running trainer."""
+        data = getattr(self.trainer, "datamodule", None)
+        assert isinstance(data, Data), "a task runs with a data module of dna_suite.data"
+        return data
+
+    def setup(self, stage: str) -> None:
+        """Take over what the data set decides."""
+        self.adopt(self.data)
+
+    def adopt(self, data: Data) -> None:
+        """Take over what the data set decides; a task that needs its classes or sizes overrides this."""
+
+    def configure_model(self) -> None:
+        """Build the network once, from the seed, and give it the weights that the run starts from."""
+        if self.net is not None:
+            return
+        random.seed(self.seed)
+        numpy.random.seed(self.seed % 2**32)
+        torch.manual_seed(self.seed)
+        net = self.build()
+        if self.initial_weights is not None:
+            self.initial_weights(net)
+        if self.channels_last:
+            net = net.to(memory_format=torch.channels_last)
+        if self.compile_network:
+            net.compile()
+        self.net = net
+
+    def on_train_start(self) -> None:
+        """Start the device-side sums that the train log reads (runs/train_log.py)."""
+        self.train_loss_sum = torch.zeros((), device=self.device)
+        self.train_count = torch.zeros((), device=self.device)
+
+    def training_step(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
+        """The loss of one micro-batch, weighted so that its window's gradient is the mean over the window's samples."""
+        loss, count = self.loss(batch, batch_idx)
+        self.train_loss_sum += loss.detach().float() * count
+        self.train_count += count
+        return loss * self.data.train_batches.weight(batch_idx, batch["present"])
+
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
+        """The optimiser over all trainable parameters and its per-step schedule."""
+        epochs = self.trainer.max_epochs
+        if epochs is None or epochs < 1:
+            raise DnaError(f"trainer.max_epochs {epochs}: a whole number from 1, since the schedule needs the length of the run")
+        assert self.net is not None
+        peak = scaled_lr(self.optim, self.data.global_batch)
+        optimizer = build_optimizer(self.net, self.optim, peak)
+        steps = self.data.train_batches.steps_per_epoch
+        schedule = build_schedule(optimizer, peak=peak, schedule=self.schedule, steps_per_epoch=steps, epochs=epochs)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step", "frequency": 1}}
+
+    def describe(self) -> dict[str, Any]:
+        """What a checkpoint says about itself, as plain values."""
+        return {
+            "version": DESCRIPTION_VERSION,
+            "task": self.name,
+            "recipe": self.recipe,
+            "attention": self.attention.plain(),
+            **self.describe_network(),
+            "optimisation": dict(self.optimisation),
+            "position": self.data.position(),
+        }
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Put the description beside the weights."""
+        checkpoint["dna"] = self.describe()

@@ -1,0 +1,188 @@
+"""Image classification: one label per picture."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dna_suite.backbones.images import build_image_model
+from dna_suite.catalogue import BACKBONES
+from dna_suite.data.base import Data, ImageData
+from dna_suite.data.erasing import erase
+from dna_suite.data.mixing import mix, smooth_one_hot
+from dna_suite.data.position import generator_of
+from dna_suite.errors import DnaError
+from dna_suite.metrics.classification import ClassificationScores
+from dna_suite.spec import AttentionSpec, OptimSpec, ScheduleSpec
+from dna_suite.tasks.base import Task
+
+
+class ImageClassification(Task):
+    """Image classification with a vision transformer.
+
+    Args:
+        backbone: a key of `catalogue.BACKBONES`.
+        size: paper, or tiny: the same classes at width 48 and two blocks.
+        attention: which attention stands in which layers.
+        optim: optimiser.
+        schedule: learning rate over the run.
+        patch: side of a patch, pixels; None is the backbone's.
+        dim: width of a token; None is the backbone's.
+        depth: number of blocks; None is the backbone's.
+        heads: attention heads; None is the backbone's.
+        drop_path: stochastic depth of the last block; it rises in a straight line from 0.
+        class_token_position: the position table has a row for the class token, as timm's has.
+        label_smoothing: part of the target that is spread over all classes.
+        mixup: alpha of mixup's beta distribution; 0 is off.
+        cutmix: alpha of cutmix's beta distribution; 0 is off.
+        mixup_switch: chance of cutmix where both are on.
+        channels_last: keep pictures in channels-last memory order.
+        compile: compile the network's forward.
+
+    Raises:
+        DnaError: a value is out of range.
+    """
+
+    name = "classification"
+    monitor = "val/top1"
+
+    def __init__(
+        self,
+        backbone: str,
+        size: str = "paper",
+        attention: AttentionSpec = AttentionSpec(),  # noqa: B008 - frozen
+        optim: OptimSpec = OptimSpec(),  # noqa: B008
+        schedule: ScheduleSpec = ScheduleSpec(),  # noqa: B008
+        patch: int | None = None,
+        dim: int | None = None,
+        depth: int | None = None,
+        heads: int | None = None,
+        drop_path: float = 0.0,
+        class_token_position: bool = True,
+        label_smoothing: float = 0.0,
+        mixup: float = 0.0,
+        cutmix: float = 0.0,
+        mixup_switch: float = 0.5,
+        channels_last: bool = False,
+        compile: bool = False,
+    ) -> None:
+        super().__init__(attention, optim, schedule, compile, channels_last)
+        for key, value in (("drop_path", drop_path), ("label_smoothing", label_smoothing), ("mixup_switch", mixup_switch)):
+            if not 0 <= value <= 1:
+                raise DnaError(f"model.{key} {value}: from 0 to 1")
+        self.backbone = backbone
+        self.size = size
+        self.shape = {"patch": patch, "dim": dim, "depth": depth, "heads": heads}
+        self.drop_path = drop_path
+        self.class_token_position = class_token_position
+        self.label_smoothing = label_smoothing
+        self.mixup, self.cutmix, self.mixup_switch = mixup, cutmix, mixup_switch
+        self.classes: list[str] = []
+        self.image_size = 0
+        self.transform: dict[str, Any] = {}
+        self.erase_probability = 0.0
+        self.register_buffer("mean", torch.zeros(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.ones(3, 1, 1), persistent=False)
+        self.scores = nn.ModuleDict()
+
+    def adopt(self, data: Data) -> None:
+        """Classes, picture size and normalisation come from the data set."""
+        assert isinstance(data, ImageData)
+        self.classes = self.classes or list(data.classes)
+        self.image_size = data.size
+        self.transform = data.transform()
+        self.erase_probability = data.erase
+        self.mean.copy_(torch.tensor(data.mean).view(3, 1, 1))
+        self.std.copy_(torch.tensor(data.std).view(3, 1, 1))
+        self.scores = nn.ModuleDict({split: ClassificationScores(len(self.classes)) for split in ("val", "test")})
+
+    def build(self) -> nn.Module:
+        """The vision transformer with the run's attention."""
+        return build_image_model(
+            self.backbone,
+            size=self.size,
+            attention=self.attention,
+            num_classes=len(self.classes),
+            image_size=self.image_size,
+            drop_path=self.drop_path,
+            class_token_position=self.class_token_position,
+            **self.shape,
+        )
+
+    def describe_network(self) -> dict[str, Any]:
+        """Backbone, classes and evaluation transform."""
+        shape = dataclasses.asdict(BACKBONES[self.backbone][self.size])
+        shape.update({key: value for key, value in self.shape.items() if value is not None})
+        backbone = {
+            "name": self.backbone,
+            "size": self.size,
+            **shape,
+            "image_size": self.image_size,
+            "class_token_position": self.class_token_position,
+            "drop_path": self.drop_path,
+        }
+        return {"backbone": backbone, "classes": list(self.classes), "transform": dict(self.transform)}
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits [n, classes] of uint8 pictures [n, 3, h, w]."""
+        assert self.net is not None
+        return self.net(self.normalise(images))
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """uint8 [n, 3, h, w] as float, mean taken off, divided by the deviation."""
+        images = (images.to(self.mean.dtype) / 255 - self.mean) / self.std
+        return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
+
+    def loss(self, batch: dict[str, Any], batch_idx: int) -> tuple[Tensor, Tensor]:
+        """Cross-entropy with smoothed, mixed targets; mixing and erasing are functions of (seed, step, micro-batch, rank)."""
+        assert self.net is not None
+        images = self.normalise(batch["image"])
+        place = (self.trainer.global_step, batch_idx, self.global_rank)
+        if self.erase_probability > 0:
+            images = erase(images, self.erase_probability, generator_of("erasing", self.seed, *place))
+        targets = smooth_one_hot(batch["label"], len(self.classes), self.label_smoothing)
+        if self.mixup > 0 or self.cutmix > 0:
+            generator = generator_of("mixing", self.seed, *place)
+            images, targets = mix(images, targets, self.mixup, self.cutmix, self.mixup_switch, generator)
+        logits = self.net(images)
+        if isinstance(logits, tuple):
+            losses = sum(F.cross_entropy(head.float(), targets, reduction="none") for head in logits) / len(logits)
+        else:
+            losses = F.cross_entropy(logits.float(), targets, reduction="none")
+        counted = batch["counted"].to(losses.dtype)
+        count = counted.sum()
+        return (losses * counted).sum() / count.clamp(min=1), count
+
+    def validation_step(self, batch: dict[str, Any], batch_idx: int) -> None:
+        """Count the right answers of one validation batch."""
+        self.scores["val"].update(self(batch["image"]), batch["label"], batch["counted"])
+
+    def test_step(self, batch: dict[str, Any], batch_idx: int) -> None:
+        """Count the right answers of one test batch."""
+        self.scores["test"].update(self(batch["image"]), batch["label"], batch["counted"])
+
+    def on_validation_epoch_end(self) -> None:
+        """Log val/top1, val/top5 and val/loss over every sample once."""
+        self._log_scores("val")
+
+    def on_test_epoch_end(self) -> None:
+        """Log test/top1, test/top5 and test/loss over every sample once."""
+        self._log_scores("test")
+
+    def _log_scores(self, split: str) -> None:
+        values = self.scores[split].compute()
+        samples = int(values.pop("samples"))
+        self.samples = {split: samples}
+        self.results = {f"{split}/{key}": (value, samples) for key, value in values.items()}
+        # Already global and exact: as float64, and written to the loggers by the train log, under the optimiser step.
+        logged = {name: torch.tensor(value, dtype=torch.float64) for name, (value, _) in self.results.items()}
+        self.log_dict(logged, sync_dist=False, logger=False)
+        self.scores[split].reset()
+
+    def predict_step(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
+        """Class probabilities [n, classes], float32."""
+        return self(batch["image"]).float().softmax(-1)

@@ -1,0 +1,83 @@
+"""Image models: shapes of the catalogue, overrides, and mistakes told in the recipe's words."""
+
+import pytest
+import torch
+
+from dna_suite.attention.multihead import MultiHeadAttention
+from dna_suite.backbones.images import build_image_model
+from dna_suite.catalogue import BACKBONES
+from dna_suite.errors import DnaError, UnknownName
+from dna_suite.spec import AttentionSpec
+
+DEFAULTS = {"size": "tiny", "attention": AttentionSpec(), "num_classes": 10, "image_size": 32}
+
+
+def build(backbone="vit_digits", **kwargs):
+    return build_image_model(backbone, **{**DEFAULTS, **kwargs})
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_the_tiny_shape_of_every_backbone_runs(backbone):
+    model = build(backbone, attention=AttentionSpec("dna")).eval()
+    assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+    shape = BACKBONES[backbone]["tiny"]
+    assert (model.embed_dim, len(model.blocks), model.num_prefix_tokens) == (shape.dim, shape.depth, 1 + shape.distilled)
+    assert [site.operator for site in model.sites] == ["dna"] * shape.depth
+    assert model.attention == AttentionSpec("dna")
+
+
+def test_overrides_replace_the_backbones_numbers():
+    model = build(dim=60, depth=3, heads=5, patch=4, channels=1, num_classes=7, image_size=28)
+    assert model(torch.zeros(1, 1, 28, 28)).shape == (1, 7)
+    assert model.pos_embed.shape == (1, 50, 60)
+    layers = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
+    assert [(layer.heads, layer.head_dim) for layer in layers] == [(5, 12)] * 3
+
+
+def test_drop_path_rises_linearly():
+    model = build(depth=5, drop_path=0.2)
+    rates = [getattr(block.drop_path1, "drop_prob", 0.0) for block in model.blocks]
+    # timm keeps the rates in float32.
+    assert rates == pytest.approx([0.0, 0.05, 0.1, 0.15, 0.2], abs=1e-7)
+
+
+def test_the_class_token_may_have_no_position():
+    model = build(class_token_position=False)
+    assert model.pos_embed.shape == (1, 16, 48)
+    assert model(torch.zeros(1, 3, 32, 32)).shape == (1, 10)
+
+
+def test_softmax_and_dna_share_every_common_weight_under_one_seed():
+    states = []
+    for name in ("softmax", "dna"):
+        torch.manual_seed(3)
+        states.append(build(attention=AttentionSpec(name)).state_dict())
+    softmax, dna = states
+    assert all(torch.equal(tensor, dna[key]) for key, tensor in softmax.items())
+    assert {key.split(".")[3] for key in dna.keys() - softmax.keys()} == {"q_neg", "v_neg", "operator"}
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"heads": 12, "dim": 100}, r"model\.heads 12 does not divide model\.dim 100: 5, 10 would"),
+        ({"heads": 0, "dim": 96}, r"model\.heads 0 does not divide model\.dim 96"),
+        ({"heads": 7, "dim": 96}, r"model\.heads 7 does not divide model\.dim 96: 6, 8 would"),
+        ({"image_size": 30}, r"data\.size 30 is not a multiple of model\.patch 8: 32 would be"),
+        ({"image_size": 0}, r"data\.size 0: at least 1"),
+        ({"depth": 0}, r"model\.depth 0: at least 1"),
+        ({"drop_path": 1.0}, r"model\.drop_path 1\.0: a share from 0"),
+        ({"attention": AttentionSpec("dna", layers="5")}, r"attention\.layers '5': the model has layers 0 to 1"),
+        ({"backbone": "deit_tiny_distilled", "class_token_position": False}, r"class_token_position false is for plain ViTs"),
+    ],
+)
+def test_impossible_shapes_are_told_with_their_keys(kwargs, message):
+    with pytest.raises(DnaError, match=message):
+        build(**kwargs)
+
+
+def test_unknown_names_are_told_with_the_nearest():
+    with pytest.raises(UnknownName, match="unknown backbone 'vit_bse'; did you mean 'vit_base'"):
+        build("vit_bse")
+    with pytest.raises(UnknownName, match="unknown size of backbone 'vit_base' 'papr'; did you mean 'paper'"):
+        build("vit_base", size="papr")

@@ -1,0 +1,265 @@
+"""Weights into models whose attention, head or picture size differ: what is adapted is told, what does not fit is refused."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from timm.models.vision_transformer import VisionTransformer
+
+import dna_suite.backbones
+from dna_suite.backbones.images import build_image_model
+from dna_suite.backbones.weights import load_into, load_model, read_weights
+from dna_suite.catalogue import OPERATORS
+from dna_suite.errors import DnaError, UnknownName
+from dna_suite.spec import AttentionSpec
+
+SHAPE = {"name": "vit_digits", "size": "tiny", "dim": 48, "depth": 2, "heads": 3, "patch": 8, "image_size": 32}
+BACKBONE = {**SHAPE, "distilled": False, "class_token_position": True, "drop_path": 0.1}
+NEGATIVE = {f"{stream}.{kind}" for stream in ("q_neg", "v_neg") for kind in ("weight", "bias")}
+
+
+def build(name="softmax", seed=0, num_classes=10, image_size=32, layers="all", **kwargs):
+    torch.manual_seed(seed)
+    spec = AttentionSpec(name, layers=layers)
+    return build_image_model("vit_digits", size="tiny", attention=spec, num_classes=num_classes, image_size=image_size, **kwargs)
+
+
+def record(name="softmax", **changes):
+    return {
+        "version": 1,
+        "task": "classification",
+        "recipe": "digits",
+        "attention": AttentionSpec(name).plain(),
+        "backbone": BACKBONE,
+        "classes": [str(digit) for digit in range(10)],
+        "transform": {"resize": 32, "mean": [0.5, 0.5, 0.5]},
+        **changes,
+    }
+
+
+def save_run(folder, model, name="softmax", checkpoint="best", **changes):
+    path = folder / "checkpoints" / f"{checkpoint}.ckpt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    state = {f"net.{key}": tensor for key, tensor in model.state_dict().items()}
+    torch.save({"dna": record(name, **changes), "state_dict": {**state, "metric.count": torch.ones(1)}}, path)
+    return folder
+
+
+def fit(weights, model, **kwargs):
+    return load_into(model, weights, model.attention, **kwargs)
+
+
+def pictures(side=32):
+    return torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(1))
+
+
+def equal_states(model, expected):
+    return all(torch.equal(tensor, expected[key]) for key, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_run_loads_in_eval_mode_with_its_classes_and_transform(tmp_path, name):
+    model = build(name).eval()
+    loaded = load_model(save_run(tmp_path, model, name))
+    assert torch.equal(loaded(pictures()), model(pictures()))
+    assert not loaded.training
+    assert loaded.classes == list("0123456789")
+    assert loaded.transform == {"resize": 32, "mean": [0.5, 0.5, 0.5]}
+    assert loaded.attention == AttentionSpec(name)
+
+
+def test_load_model_is_found_in_the_package_which_imports_no_torch_by_itself():
+    assert dna_suite.backbones.load_model is load_model
+    code = "import sys, dna_suite.backbones; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"version": 2}, "checkpoint version 2; this release reads 1"),
+        ({"attention": {"name": "dna", "class_path": "os.system"}}, "names no attention"),
+        ({"attention": AttentionSpec("dnaa").plain()}, "unknown attention 'dnaa'"),
+        ({"backbone": {"name": "vit_digits"}}, "describes no image model"),
+        ({"classes": None}, "describes no image model"),
+        ({"attention": AttentionSpec("dna").plain()}, r"missing: blocks\.0\.attn\.q_neg\.weight"),
+    ],
+)
+def test_records_that_do_not_describe_the_weights_are_refused(tmp_path, changes, message):
+    with pytest.raises(DnaError, match=message):
+        load_model(save_run(tmp_path, build(), **changes))
+
+
+def test_a_file_without_a_record_is_no_run(tmp_path):
+    torch.save(build().state_dict(), tmp_path / "weights.pth")
+    with pytest.raises(DnaError, match="does not say which model"):
+        load_model(tmp_path / "weights.pth")
+
+
+@pytest.mark.parametrize("nest", [None, "model", "state_dict", "module", "model_ema"])
+@pytest.mark.parametrize("wrapper", ["", "module.", "_orig_mod."])
+def test_timm_weights_load_from_every_usual_layout(tmp_path, nest, wrapper):
+    torch.manual_seed(4)
+    original = VisionTransformer(img_size=32, patch_size=8, embed_dim=48, depth=2, num_heads=3, num_classes=10)
+    state = {f"{wrapper}{key}": tensor for key, tensor in original.state_dict().items()}
+    torch.save(state if nest is None else {nest: state, "epoch": 3}, tmp_path / "vit.pth")
+    weights, model = read_weights(tmp_path / "vit.pth"), build()
+    assert weights.attention == AttentionSpec("softmax")
+    report = fit(weights, model)
+    assert report.changes == ()
+    assert report.copied == len(model.state_dict())
+    # Separate float32 products instead of a packed one.
+    assert (model.eval()(pictures()) - original.eval()(pictures())).abs().max() <= 1e-6
+
+
+def test_safetensors_load(tmp_path):
+    source, model = build("dna"), build("dna", seed=1)
+    save_file(source.state_dict(), tmp_path / "dna.safetensors")
+    weights = read_weights(tmp_path / "dna.safetensors")
+    assert weights.attention.name == "dna"
+    assert fit(weights, model).changes == ()
+    assert equal_states(model, source.state_dict())
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_the_attention_of_a_foreign_file_is_told_from_its_streams(tmp_path, name):
+    torch.save(build(name).state_dict(), tmp_path / "weights.pth")
+    guessed = read_weights(tmp_path / "weights.pth").attention.name
+    # Without a parameter of its own the plain variant looks like softmax.
+    assert guessed == ("softmax" if name == "dna-shared-plain" else name)
+
+
+def test_softmax_weights_in_dna_report_exactly_the_negative_branch(tmp_path):
+    source, model = build(), build("dna", seed=1)
+    report = fit(read_weights(save_run(tmp_path, source)), model)
+    added = {f"blocks.{layer}.attn.{name}" for layer in range(2) for name in (*NEGATIVE, "operator.alpha")}
+    assert {change.tensor for change in report.changes} == added
+    state = model.state_dict()
+    assert all(torch.equal(state[key], tensor) for key, tensor in source.state_dict().items())
+    assert torch.equal(state["blocks.1.attn.v_neg.weight"], 1e-4 * state["blocks.1.attn.v.weight"])
+    lines = report.lines()
+    assert lines[0].endswith(f": {len(source.state_dict())} tensors copied, 10 changed, attention softmax -> dna")
+    assert "warm start: blocks.0.attn.q_neg.weight (0.0001 x blocks.0.attn.q.weight)" in lines
+    assert lines[5] == "start value: blocks.0.attn.operator.alpha, blocks.1.attn.operator.alpha (the operator's own)"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lost"),
+    [
+        ("dna", "dna-q", ["v_neg"]),
+        ("dna", "dna-v", ["q_neg"]),
+        ("dna", "softmax", ["q_neg", "v_neg"]),
+        ("dna", "dna-shared-plain", ["q_neg", "v_neg"]),
+        ("dna-q", "dna-v", ["q_neg"]),
+        ("dna-shared", "softmax", ["alpha"]),
+    ],
+)
+def test_losing_a_branch_is_an_error_unless_it_is_named(tmp_path, old, new, lost):
+    weights, model = read_weights(save_run(tmp_path, build(old), old)), build(new, seed=1)
+    before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    for drop in [[], lost[:-1]]:
+        refused = [name for name in lost if name not in drop]
+        flags = " ".join(f"--init_drop {name}" for name in refused)
+        with pytest.raises(DnaError, match=f"attention {old} -> {new} loses {', '.join(refused)}; to accept that: {flags}"):
+            fit(weights, model, drop=drop)
+        assert equal_states(model, before)
+    report = fit(weights, model, drop=lost)
+    dropped = {change.tensor for change in report.changes if change.action == "dropped"}
+    assert dropped == set(weights.tensors) - set(before)
+    assert torch.equal(model.blocks[0].attn.k.weight, weights.tensors["blocks.0.attn.k.weight"])
+
+
+def test_dna_weights_for_fewer_layers_lose_the_others(tmp_path):
+    weights = read_weights(save_run(tmp_path, build("dna"), "dna"))
+    with pytest.raises(DnaError, match="loses q_neg, v_neg"):
+        fit(weights, build("dna", layers="1"))
+    report = fit(weights, build("dna", layers="1"), drop=["q_neg", "v_neg"])
+    assert {change.tensor.split(".")[1] for change in report.changes} == {"0"}
+
+
+def test_a_stream_to_drop_must_exist(tmp_path):
+    with pytest.raises(UnknownName, match="unknown stream to drop 'vneg'; did you mean 'v_neg'"):
+        fit(read_weights(save_run(tmp_path, build())), build(), drop=["vneg"])
+
+
+def test_a_head_of_another_class_count_is_kept_and_told_in_one_line(tmp_path):
+    source, model = build(), build(seed=1, num_classes=196)
+    head = model.head.weight.clone()
+    report = fit(read_weights(save_run(tmp_path, source)), model)
+    assert report.lines()[1:] == ["re-initialised: head.weight, head.bias (10 classes in the weights, 196 here)"]
+    assert report.reinitialised == ("head.weight", "head.bias")
+    assert torch.equal(model.head.weight, head)
+    assert torch.equal(model.norm.weight, source.norm.weight)
+
+
+def test_a_renamed_tensor_is_told_as_missing_and_unexpected(tmp_path):
+    state = build().state_dict()
+    state["blocks.0.norm_1.weight"] = state.pop("blocks.0.norm1.weight")
+    torch.save(state, tmp_path / "weights.pth")
+    model = build(seed=1)
+    before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    with pytest.raises(DnaError, match=r"missing: blocks\.0\.norm1\.weight; unexpected: blocks\.0\.norm_1\.weight$"):
+        fit(read_weights(tmp_path / "weights.pth"), model)
+    assert equal_states(model, before)
+
+
+def test_a_dna_file_that_lacks_a_stream_is_refused_not_warm_started(tmp_path):
+    model = build("dna")
+    state = {key: tensor for key, tensor in model.state_dict().items() if key != "blocks.1.attn.q_neg.weight"}
+    torch.save(state, tmp_path / "weights.pth")
+    with pytest.raises(DnaError, match=r"missing: blocks\.1\.attn\.q_neg\.weight$"):
+        fit(read_weights(tmp_path / "weights.pth"), model)
+
+
+def test_another_width_is_told_with_both_shapes(tmp_path):
+    torch.save(build(dim=24).state_dict(), tmp_path / "weights.pth")
+    with pytest.raises(DnaError, match=r"of another shape: cls_token \[1, 1, 24\] for \[1, 1, 48\]"):
+        fit(read_weights(tmp_path / "weights.pth"), build())
+
+
+@pytest.mark.parametrize("class_token_position", [True, False])
+def test_a_position_table_follows_the_picture_size(tmp_path, class_token_position):
+    source = build(class_token_position=class_token_position)
+    ramp = torch.linspace(0, 1, 4).repeat(4, 1).reshape(1, 16, 1).expand(1, 16, 48)
+    prefix = int(class_token_position)
+    with torch.no_grad():
+        source.pos_embed[:, prefix:] = ramp
+    torch.save(source.state_dict(), tmp_path / "weights.pth")
+    model = build(seed=1, image_size=64, class_token_position=class_token_position)
+    report = fit(read_weights(tmp_path / "weights.pth"), model)
+    assert report.lines()[1:] == ["resized: pos_embed (4 x 4 -> 8 x 8 patches, bicubic)"]
+    assert torch.equal(model.pos_embed[:, :prefix], source.pos_embed[:, :prefix])
+    grid = model.pos_embed[0, prefix:, 0].reshape(8, 8)
+    # Bicubic weights are float32 and sum to 1: every row is the same rising ramp, and its middle is the ramp's.
+    assert (grid - grid[0]).abs().max() <= 1e-6
+    assert grid[0].diff().gt(0).all()
+    assert (grid[0] + grid[0].flip(0) - 1).abs().max() <= 1e-6
+    assert model(pictures(64)).shape == (2, 10)
+
+
+def test_a_table_without_the_class_token_does_not_slip_into_one_with_it(tmp_path):
+    torch.save(build(class_token_position=False).state_dict(), tmp_path / "without.pth")
+    with pytest.raises(DnaError, match=r"table of 16 rows is no square grid with 1 rows before it: .*class_token_position=false"):
+        fit(read_weights(tmp_path / "without.pth"), build())
+    torch.save(build().state_dict(), tmp_path / "with.pth")
+    with pytest.raises(DnaError, match=r"table of 17 rows is no square grid with 0 rows before it: .*class_token_position=true"):
+        fit(read_weights(tmp_path / "with.pth"), build(class_token_position=False))
+
+
+@pytest.mark.parametrize("content", [[torch.ones(1)], {}, {"model": {"w": "text"}}, {"state_dict": {}}])
+def test_files_that_hold_no_state_dict_are_told(tmp_path, content):
+    torch.save(content, tmp_path / "weights.pth")
+    with pytest.raises(DnaError, match="no state dict"):
+        read_weights(tmp_path / "weights.pth")
+
+
+def test_half_precision_weights_become_the_models_type(tmp_path):
+    source = build()
+    torch.save({key: tensor.half() for key, tensor in source.state_dict().items()}, tmp_path / "weights.pth")
+    model = build("dna", seed=1)
+    fit(read_weights(tmp_path / "weights.pth"), model)
+    assert model.norm.weight.dtype == torch.float32
+    # 1e-4 of half-precision weights must not vanish: numbers below 6e-8 are zero in that type.
+    assert torch.equal(model.blocks[0].attn.v_neg.weight, 1e-4 * source.blocks[0].attn.v.weight.half().float())
