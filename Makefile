@@ -33,9 +33,10 @@ $(VENV)/.test: pyproject.toml setup.py | $(BIN)/python
 
 install: $(VENV)/.core  ## make .venv and install the package into it
 
+# One thread: the digits model is so small that a second one mostly waits, and on a busy machine both wait for each other.
 demo: $(VENV)/.core  ## train softmax and dna on real handwritten digits, test both, compare (runs/digits)
 	@plan=$$($(DNA) plan --config tasks/digits.yaml --attention softmax dna --test) && printf '%s\n' "$$plan" | \
-	while read -r command; do echo "$$command"; PATH="$(CURDIR)/$(BIN):$$PATH" sh -c "$$command" </dev/null || exit 1; done
+	while read -r command; do echo "$$command"; OMP_NUM_THREADS=1 PATH="$(CURDIR)/$(BIN):$$PATH" sh -c "$$command" </dev/null || exit 1; done
 	$(DNA) report runs/digits
 
 test: $(VENV)/.test  ## every test that needs no GPU, no real data and no patience

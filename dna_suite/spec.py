@@ -46,7 +46,7 @@ def chosen_layers(layers: str, depth: int) -> tuple[int, ...]:
     try:
         if ":" in text:
             start, stop, *step = (int(part) if part.strip() else None for part in text.split(":"))
-            chosen = range(depth)[slice(start, stop, *step)]
+            chosen = list(range(depth)[slice(start, stop, *step)])
         else:
             chosen = sorted({range(depth)[int(part)] for part in text.split(",")})
     except IndexError:

@@ -96,7 +96,8 @@ def take_model(recipe: Recipe, source: Recipe, run: str) -> None:
     Raises:
         DnaError: a key that was typed on the command line differs; one line per difference.
     """
-    typed, notes = [], []
+    typed: list[str] = []
+    notes: list[str] = []
     for key in FUNCTION_KEYS[source.values["task"]]:
         theirs = lookup(source.values, key)
         for inner, given in _leaves(recipe, key):

@@ -24,7 +24,9 @@ def run(arguments: list[str]) -> int:
     """
     parser = Parser("dna bench", "Measure speed and memory as ratios; never a test, since times depend on the machine.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"benchmarks, all by default: {', '.join(BENCHMARKS)}")
-    parser.add_argument("--rounds", type=int, default=15, help="how long: the loop takes 20 steps of each side a round (default 15)")
+    parser.add_argument(
+        "--rounds", type=int, default=15, help="how long: the loop takes 20 steps of each side a round (default 15)"
+    )
     parser.add_argument("--threads", type=int, default=2, help="threads of torch (default 2)")
     parser.add_argument("--out", metavar="FILE", help="write the numbers as JSON")
     options = parser.parse_args(arguments)

@@ -11,7 +11,6 @@ from time import perf_counter, process_time
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from lightning.pytorch.callbacks import Callback
 
 from dna_suite.cli.argv import split_training
@@ -29,21 +28,23 @@ Cost = tuple[float, float]
 class Interleaved(Callback):
     """Takes a step of a bare loop before each step of the trainer, and times both, so that other load on the machine hits both.
 
-    A step is forward, backward, clipping, optimiser and schedule, and fetching the next batch; in the trainer also every hook and
-    the logging every n steps. Saving and validating are between epochs and not part of it.
+    A step is the task's loss, backward, clipping, optimiser and schedule, and fetching the next batch; in the trainer also every
+    hook and the logging every n steps. Saving and validating are between epochs and not part of it.
     """
 
     def __init__(self) -> None:
         self.bare: list[Cost] = []
         self.fit: list[Cost] = []
-        self.net: Any = None
+        self.task: Any = None
         self._since: Cost | None = None
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """A second iterator over the epoch's batches."""
-        if self.net is None:
-            self.net = copy.deepcopy(pl_module.net)
-            self.optimizer = build_optimizer(self.net, pl_module.optim, pl_module.optim.lr)
+        if self.task is None:
+            # The same task around its own weights.
+            self.task = copy.copy(pl_module)
+            self.task._modules = {**pl_module._modules, "net": copy.deepcopy(pl_module.net)}
+            self.optimizer = build_optimizer(self.task.net, pl_module.optim, pl_module.optim.lr)
             options = {"schedule": pl_module.schedule, "steps_per_epoch": trainer.num_training_batches}
             peak, epochs = pl_module.optim.lr, trainer.max_epochs
             self.schedule = build_schedule(self.optimizer, peak=peak, epochs=epochs, **options)
@@ -56,9 +57,9 @@ class Interleaved(Callback):
         began = now()
         if self._since is not None and batch_idx > WARM_UP:
             self.fit.append(since(self._since, began))
-        logits = self.net(pl_module.normalise(self.batch["image"]))
-        F.cross_entropy(logits, self.batch["label"]).backward()
-        torch.nn.utils.clip_grad_norm_(self.net.parameters(), trainer.gradient_clip_val)
+        loss, _ = self.task.loss(self.batch, batch_idx)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.task.net.parameters(), trainer.gradient_clip_val)
         self.optimizer.step()
         self.schedule.step()
         self.optimizer.zero_grad()

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dna_suite.catalogue import BACKBONES, DATASETS, OPERATORS, PATTERNS, TASKS, Target
+from dna_suite.attention.options import check_attention
+from dna_suite.catalogue import BACKBONES, DATASETS, TASKS, Target
 from dna_suite.cli.keys import TRAINER, check_keys, keys_of
 from dna_suite.cli.recipe import SECTIONS, TOP_LEVEL, Recipe
 from dna_suite.errors import DnaError, UnknownName
+from dna_suite.spec import AttentionSpec
 
 LOGGERS = ("tensorboard", "wandb", "mlflow")
 TRUSTED = ("dna_suite", "lightning", "torch")
@@ -111,21 +113,13 @@ def _check_values(recipe: Recipe) -> None:
 
 def _check_attention(recipe: Recipe) -> None:
     attention = recipe.get("model.attention", {})
-    name = attention.get("name", "softmax")
-    if name not in OPERATORS:
-        raise UnknownName("attention", name, OPERATORS, recipe.origin("model.attention.name"))
-    pattern = attention.get("pattern")
-    if pattern is not None and pattern not in PATTERNS:
-        raise UnknownName("attention pattern", pattern, PATTERNS, recipe.origin("model.attention.pattern"))
     options = attention.get("options") or {}
     if not isinstance(options, dict):
         raise DnaError(
             f"model.attention.options ({recipe.origin('model.attention.options')}): a section of keys, not {options!r}"
         )
-    for option in options:
-        if option not in OPERATORS[name].options:
-            dotted = f"model.attention.options.{option}"
-            raise UnknownName(f"option of attention {name}", option, OPERATORS[name].options, recipe.origin(dotted))
+    spec = AttentionSpec(attention.get("name", "softmax"), attention.get("pattern"), options=options)
+    check_attention(spec, lambda key: recipe.origin(f"model.attention.{key}"))
 
 
 def _check_backbone(recipe: Recipe) -> None:

@@ -125,8 +125,9 @@ def _keys(path: Path, name: str) -> dict[str, Key] | None:
 def _imported_from(tree: ast.Module, name: str) -> str | None:
     """The module of ours that a name is imported from."""
     for node in tree.body:
-        ours = isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dna_suite")
-        if ours and any(alias.name == name for alias in node.names):
+        if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("dna_suite"):
+            continue
+        if any(alias.name == name for alias in node.names):
             return node.module
     return None
 

@@ -8,11 +8,12 @@ from typing import Any, NoReturn
 
 from jsonargparse import Namespace, set_parsing_settings
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Callback, LightningDataModule, Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
 from dna_suite.cli.checks import TRUSTED
 from dna_suite.cli.recipe import SECTIONS, Recipe, lookup
+from dna_suite.data.base import Data
 from dna_suite.errors import DnaError
 from dna_suite.tasks.base import Task
 
@@ -76,13 +77,13 @@ class SuiteCLI(LightningCLI):
     """
 
     model: Task
-    datamodule: LightningDataModule
+    datamodule: Data
     trainer: Trainer
 
     def __init__(
         self,
         task: type[Task],
-        data: type[LightningDataModule],
+        data: type[Data],
         recipe: Recipe,
         callbacks: list[Callback],
         plugins: list[Any],

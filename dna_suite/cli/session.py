@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import logging
 import time
@@ -15,7 +16,7 @@ from dna_suite.catalogue import Target
 from dna_suite.cli.agreement import optimisation_of, require_same_optimisation
 from dna_suite.cli.lightning import SuiteCLI, restrict_imports
 from dna_suite.cli.train import Plan, is_child, say
-from dna_suite.data.base import Data, ImageData
+from dna_suite.data.base import Data
 from dna_suite.errors import DnaError
 from dna_suite.runs.bar import RunBar
 from dna_suite.runs.checkpoint_files import best_checkpoint, newest_checkpoint
@@ -30,7 +31,7 @@ from dna_suite.runs.predictions import PredictionWriter
 from dna_suite.runs.record import accelerator_names, environment, hardware, write_result
 from dna_suite.runs.signals import Signals, Stopped, cluster_plugins
 from dna_suite.runs.step_seed import StepSeed
-from dna_suite.runs.summary import RunSummary
+from dna_suite.runs.summary import RunSummary, grouped_sites
 from dna_suite.runs.train_log import TrainLog
 from dna_suite.tasks.base import Task
 
@@ -94,6 +95,8 @@ class Session:
         self.folder = plan.folder
         self.stored: dict[str, Any] = {}
         self.checkpoint: Path | None = None
+        arguments = plan.arguments
+        self.writer = PredictionWriter(Path(arguments.out), arguments.topk) if arguments.out else None
         self.started = time.monotonic()
         self._resolve_device()
         restrict_imports(plan.arguments.trust_imports)
@@ -160,16 +163,12 @@ class Session:
 
     def predict(self) -> None:
         """Write one line of JSON for each picture."""
-        arguments = self.plan.arguments
-        out = Path(arguments.out or ".")
-        assert isinstance(self.data, ImageData)
-        self.data.predict_input = arguments.input
-        writer = PredictionWriter(out, self.task.classes, arguments.topk)
-        self.trainer.callbacks.append(writer)
+        self.data.predict_input = self.plan.arguments.input
         self.trainer.predict(
             self.task, datamodule=self.data, ckpt_path=str(self.checkpoint), weights_only=True, return_predictions=False
         )
-        self._finish(f"{writer.path}: {writer.written} pictures")
+        assert self.writer is not None
+        self._finish(f"{self.writer.path}: {self.writer.written} pictures")
 
     def _resolve_device(self) -> None:
         check_port()
@@ -186,6 +185,8 @@ class Session:
         if self.plan.command == "fit":
             seed = self.recipe.values["seed"]
             shown += [RunSummary(), StepSeed(seed), TrainLog(), RequireTrainingBatches()]
+        if self.writer is not None:
+            shown.append(self.writer)
         requeue = self.recipe.values["requeue"]
         return [*shown, Signals(self.checkpoints, requeue_signal=requeue, requeue=requeue is not None)]
 
@@ -217,6 +218,12 @@ class Session:
         weights = read_weights(arguments.init_from)
 
         def fill(net: Any) -> None:
+            nonlocal weights
+            classes = (weights.record or {}).get("classes", self.task.classes)
+            if classes != self.task.classes:
+                # Rows of a head belong to class names, not to positions.
+                body = {name: tensor for name, tensor in weights.tensors.items() if not name.startswith("head")}
+                weights = dataclasses.replace(weights, tensors=body)
             report = load_into(net, weights, self.task.attention, drop=tuple(arguments.init_drop))
             if self.plan.command != "fit" and report.reinitialised:
                 raise DnaError(f"{arguments.init_from} has no weights for {', '.join(report.reinitialised)}: nothing to evaluate")
@@ -229,6 +236,8 @@ class Session:
         """Find the data and build the network, so that what is wrong with either is told before anything is written."""
         self.data.prepare_data()
         self.data.counts()
+        for note in self.data.notes if not is_child() else ():
+            say(note)
         self.task.adopt(self.data)
         self.task.configure_model()
 
@@ -284,14 +293,23 @@ class Session:
             "backbone": described["backbone"],
             "seed": self.recipe.values["seed"],
             "toy": self.data.toy,
-            "data": {"name": self.data.name, "root": self.data.root, "counts": self.data.counts(), "subset": self.data.subset},
+            "data": {
+                "name": self.data.name,
+                "root": self.data.root,
+                "counts": self.data.counts(),
+                "subset": self.data.subset,
+                "test_from": self.data.source("test"),
+                "skipped": len(self.data.skipped),
+            },
             "parameters": count_parameters(net),
             "multiply_adds": count_multiply_adds(net, described["backbone"]["image_size"]),
             "transform": described["transform"],
-            "sites": [f"{site.path} {site.host} -> {site.operator}" for site in net.sites],
+            "sites": grouped_sites(net),
         }
 
     def _finish(self, line: str) -> None:
+        if self.data.skipped:
+            say(f"{len(self.data.skipped)} unreadable pictures were skipped, first {self.data.skipped[0]}")
         if self.trainer.is_global_zero:
             print(line, flush=True)
 

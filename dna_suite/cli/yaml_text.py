@@ -57,7 +57,7 @@ def read_document(path: Path) -> Document:
     if node is None:
         return document
     if not isinstance(node, yaml.MappingNode):
-        raise DnaError(f"{path}:{node.start_mark.line + 1}: a recipe is a mapping of keys, this is a {node.id}")
+        raise DnaError(f"{path}:{node.start_mark.line + 1}: a recipe is a mapping of keys, this is a {'list' if isinstance(node, yaml.SequenceNode) else 'single value'}")
     document.values = _mapping(node, "", document.lines, str(path))
     return document
 
@@ -103,7 +103,7 @@ def _mapping(node: yaml.MappingNode, dotted: str, lines: dict[str, int], where: 
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
         if not isinstance(key_node, yaml.ScalarNode) or key_node.value == "<<":
-            raise DnaError(f"{where}:{line}: a key is a plain word, not a {key_node.id if key_node.value != '<<' else 'merge'}")
+            raise DnaError(f"{where}:{line}: a key is a plain word, not a {'merge' if key_node.value == '<<' else 'collection'}")
         key = key_node.value
         if key in seen:
             raise DnaError(f"{where}:{line}: {key!r} is written twice, first on line {seen[key]}; keep one")

@@ -94,6 +94,10 @@ class Data(LightningDataModule):
         """All samples of train, val or test."""
         raise NotImplementedError
 
+    def transform(self) -> dict[str, Any]:
+        """The evaluation transform as plain values, as checkpoints and results store it."""
+        raise NotImplementedError
+
     def folder(self) -> Path:
         """The data set's folder; the toy twin is written here where it is asked for and missing.
 

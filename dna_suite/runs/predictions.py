@@ -11,6 +11,7 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from dna_suite.errors import DnaError
+from dna_suite.tasks.base import Task
 
 
 class PredictionWriter(Callback):
@@ -21,23 +22,24 @@ class PredictionWriter(Callback):
 
     Args:
         folder: where predictions.jsonl goes.
-        classes: class names in label order.
         topk: classes written for each picture; all of them where there are fewer.
 
     Raises:
         DnaError: the file exists already.
     """
 
-    def __init__(self, folder: Path, classes: list[str], topk: int) -> None:
+    def __init__(self, folder: Path, topk: int) -> None:
         self.folder = folder
-        self.classes = classes
-        self.topk = min(topk, len(classes))
+        self.topk = topk
+        self.classes: list[str] = []
         self.path = folder / "predictions.jsonl"
         self.written = 0
         self._file: TextIO | None = None
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the file; an existing one is not replaced."""
+        assert isinstance(pl_module, Task)
+        self.classes = pl_module.classes
         if trainer.world_size > 1:
             self.path = self.folder / f"predictions.{trainer.global_rank}.jsonl"
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +54,7 @@ class PredictionWriter(Callback):
         """Write the lines of one batch."""
         assert isinstance(outputs, Tensor)
         assert self._file is not None
-        values, labels = outputs.topk(self.topk, dim=-1)
+        values, labels = outputs.topk(min(self.topk, len(self.classes)), dim=-1)
         rows = zip(batch["path"], batch["counted"].tolist(), labels.tolist(), values.tolist(), strict=True)
         for path, counted, row_labels, row_values in rows:
             if counted:

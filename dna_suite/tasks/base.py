@@ -48,6 +48,7 @@ class Task(pl.LightningModule):
         self.channels_last = channels_last
         self.seed = 0
         self.recipe = ""
+        self.classes: list[str] = []
         self.net: nn.Module | None = None
         self.initial_weights: Any = None
         self.optimisation: dict[str, Any] = {}

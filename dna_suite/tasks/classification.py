@@ -49,6 +49,8 @@ class ImageClassification(Task):
 
     name = "classification"
     monitor = "val/top1"
+    mean: Tensor
+    std: Tensor
 
     def __init__(
         self,
@@ -76,18 +78,16 @@ class ImageClassification(Task):
                 raise DnaError(f"model.{key} {value}: from 0 to 1")
         self.backbone = backbone
         self.size = size
-        self.shape = {"patch": patch, "dim": dim, "depth": depth, "heads": heads}
+        self.patch, self.dim, self.depth, self.heads = patch, dim, depth, heads
         self.drop_path = drop_path
         self.class_token_position = class_token_position
         self.label_smoothing = label_smoothing
         self.mixup, self.cutmix, self.mixup_switch = mixup, cutmix, mixup_switch
-        self.classes: list[str] = []
         self.image_size = 0
         self.transform: dict[str, Any] = {}
         self.erase_probability = 0.0
         self.register_buffer("mean", torch.zeros(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.ones(3, 1, 1), persistent=False)
-        self.scores = nn.ModuleDict()
 
     def adopt(self, data: Data) -> None:
         """Classes, picture size and normalisation come from the data set."""
@@ -98,7 +98,8 @@ class ImageClassification(Task):
         self.erase_probability = data.erase
         self.mean.copy_(torch.tensor(data.mean).view(3, 1, 1))
         self.std.copy_(torch.tensor(data.std).view(3, 1, 1))
-        self.scores = nn.ModuleDict({split: ClassificationScores(len(self.classes)) for split in ("val", "test")})
+        self.val_scores = ClassificationScores(len(self.classes))
+        self.test_scores = ClassificationScores(len(self.classes))
 
     def build(self) -> nn.Module:
         """The vision transformer with the run's attention."""
@@ -110,13 +111,17 @@ class ImageClassification(Task):
             image_size=self.image_size,
             drop_path=self.drop_path,
             class_token_position=self.class_token_position,
-            **self.shape,
+            patch=self.patch,
+            dim=self.dim,
+            depth=self.depth,
+            heads=self.heads,
         )
 
     def describe_network(self) -> dict[str, Any]:
         """Backbone, classes and evaluation transform."""
+        given = {"patch": self.patch, "dim": self.dim, "depth": self.depth, "heads": self.heads}
         shape = dataclasses.asdict(BACKBONES[self.backbone][self.size])
-        shape.update({key: value for key, value in self.shape.items() if value is not None})
+        shape.update({key: value for key, value in given.items() if value is not None})
         backbone = {
             "name": self.backbone,
             "size": self.size,
@@ -150,7 +155,8 @@ class ImageClassification(Task):
             images, targets = mix(images, targets, self.mixup, self.cutmix, self.mixup_switch, generator)
         logits = self.net(images)
         if isinstance(logits, tuple):
-            losses = sum(F.cross_entropy(head.float(), targets, reduction="none") for head in logits) / len(logits)
+            heads = [F.cross_entropy(head.float(), targets, reduction="none") for head in logits]
+            losses = torch.stack(heads).mean(0)
         else:
             losses = F.cross_entropy(logits.float(), targets, reduction="none")
         counted = batch["counted"].to(losses.dtype)
@@ -159,29 +165,29 @@ class ImageClassification(Task):
 
     def validation_step(self, batch: dict[str, Any], batch_idx: int) -> None:
         """Count the right answers of one validation batch."""
-        self.scores["val"].update(self(batch["image"]), batch["label"], batch["counted"])
+        self.val_scores.update(self(batch["image"]), batch["label"], batch["counted"])
 
     def test_step(self, batch: dict[str, Any], batch_idx: int) -> None:
         """Count the right answers of one test batch."""
-        self.scores["test"].update(self(batch["image"]), batch["label"], batch["counted"])
+        self.test_scores.update(self(batch["image"]), batch["label"], batch["counted"])
 
     def on_validation_epoch_end(self) -> None:
         """Log val/top1, val/top5 and val/loss over every sample once."""
-        self._log_scores("val")
+        self._log_scores("val", self.val_scores)
 
     def on_test_epoch_end(self) -> None:
         """Log test/top1, test/top5 and test/loss over every sample once."""
-        self._log_scores("test")
+        self._log_scores("test", self.test_scores)
 
-    def _log_scores(self, split: str) -> None:
-        values = self.scores[split].compute()
+    def _log_scores(self, split: str, scores: ClassificationScores) -> None:
+        values = scores.compute()
         samples = int(values.pop("samples"))
         self.samples = {split: samples}
         self.results = {f"{split}/{key}": (value, samples) for key, value in values.items()}
         # Already global and exact: as float64, and written to the loggers by the train log, under the optimiser step.
         logged = {name: torch.tensor(value, dtype=torch.float64) for name, (value, _) in self.results.items()}
         self.log_dict(logged, sync_dist=False, logger=False)
-        self.scores[split].reset()
+        scores.reset()
 
     def predict_step(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
         """Class probabilities [n, classes], float32."""

@@ -54,7 +54,7 @@ def test_lines_of_nested_keys_are_kept(tmp_path: Path) -> None:
     [
         ("model: {lr: 0.5}\ndata: {}\nmodel: {width: 3}\n", ":3: 'model' is written twice, first on line 1"),
         ("model:\n  a: 1\n  a: 2\n", ":3: 'a' is written twice, first on line 2"),
-        ("- a\n- b\n", ":1: a recipe is a mapping of keys, this is a sequence"),
+        ("- a\n- b\n", ":1: a recipe is a mapping of keys, this is a list"),
         ("model:\n\tlr: 1\n", ":2: a tab where YAML wants spaces"),
         ("model: [1, 2\n", ":2:"),
         ("model: &a {x: 1}\ndata:\n  <<: *a\n", ":3: a key is a plain word, not a merge"),
