@@ -43,7 +43,7 @@ test: $(VENV)/.test  ## every test that needs no GPU, no real data and no patien
 	$(PYTEST) -n 2 --durations=10
 
 smoke: $(VENV)/.test  ## every recipe parsed and built, one of each task run on toy data, in one process
-	$(PYTEST) tests/test_smoke.py
+	$(PYTEST) tests/test_recipes.py --durations=10
 
 slow: $(VENV)/.test  ## proofs that a model learns, kill storms, memory over thousands of samples
 	$(PYTEST) -m slow --durations=10

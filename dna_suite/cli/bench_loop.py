@@ -44,6 +44,7 @@ class Interleaved(Callback):
             # The same task around its own weights.
             self.task = copy.copy(pl_module)
             self.task._modules = {**pl_module._modules, "net": copy.deepcopy(pl_module.net)}
+            self.task.trainer = trainer
             self.optimizer = build_optimizer(self.task.net, pl_module.optim, pl_module.optim.lr)
             options = {"schedule": pl_module.schedule, "steps_per_epoch": trainer.num_training_batches}
             peak, epochs = pl_module.optim.lr, trainer.max_epochs

@@ -148,13 +148,11 @@ def at_last_batch(trainer: Trainer) -> bool:
 def owes_validation(trainer: Any) -> bool:
     """Whether, inside `on_train_batch_end`, a validation follows that has not begun."""
     progress = trainer.fit_loop.epoch_loop.batch_progress
-    if progress.current.completed == progress.current.processed or not trainer.enable_validation:
-        return False
     every = trainer.check_val_every_n_epoch
-    if every is not None and (trainer.current_epoch + 1) % every:
-        return False
     done = progress.total.processed if every is None else progress.current.processed
-    return done % trainer.val_check_batch == 0
+    if done % trainer.val_check_batch or progress.current.completed == progress.current.processed:
+        return False
+    return trainer.enable_validation and (every is None or (trainer.current_epoch + 1) % every == 0)
 
 
 def mark_owed_validation(fit_loop: dict[str, Any]) -> None:

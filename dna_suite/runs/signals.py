@@ -95,7 +95,7 @@ class Signals(Checkpoint):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Stop at a border; after an epoch's last batch only if its validation follows, else `on_train_epoch_end` does it."""
-        if at_border(trainer) and (owes_validation(trainer) or not at_last_batch(trainer)):
+        if at_border(trainer) and (not at_last_batch(trainer) or owes_validation(trainer)):
             self._stop_if_asked(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

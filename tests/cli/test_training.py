@@ -1,13 +1,17 @@
 """fit, validate, test, predict through the real entry point on the real digits, with a tiny model."""
 
 import json
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from dna_suite.backbones import load_model
 from dna_suite.cli.main import main
+from dna_suite.tasks.classification import ImageClassification
 
 TINY = ["--config=tasks/digits.yaml", "--config=configs/smoke.yaml", "--runs=runs", "--data.toy=false"]
 
@@ -178,6 +182,8 @@ def test_a_subset_is_one_flag() -> None:
         "root": None,
         "counts": {"train": 40, "val": 40, "test": 40},
         "subset": 40,
+        "test_from": "package",
+        "skipped": 0,
     }
 
 
@@ -208,3 +214,57 @@ def test_a_loss_that_is_not_a_number_ends_with_step_rate_and_checkpoint(capsys: 
     assert "training loss is" in message
     assert "step" in message
     assert "last good checkpoint" in message
+
+
+def weights(run: str, name: str = "step00000006.ckpt") -> dict[str, torch.Tensor]:
+    return torch.load(Path(run) / "checkpoints" / name, weights_only=True)["state_dict"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_at_a_border_and_the_run_goes_on_bit_for_bit(
+    number: signal.Signals, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = 20 + number
+    step = ImageClassification.training_step
+
+    def interrupted(self: ImageClassification, batch: dict[str, Any], batch_idx: int) -> torch.Tensor:
+        if self.trainer.global_step == 4:
+            os.kill(os.getpid(), number)
+        return step(self, batch, batch_idx)
+
+    words = [*TINY, "--model.mixup=0.8", "--model.drop_path=0.3", "--data.erase=0.5"]
+    with monkeypatch.context() as patch:
+        patch.setattr(ImageClassification, "training_step", interrupted)
+        assert main(["fit", *words, f"--seed={seed}"]) == code
+    assert "go on with --resume" in capsys.readouterr().err
+    run = f"runs/digits/softmax/seed{seed}"
+    assert not (Path(run) / "result.json").exists()
+    assert (Path(run) / "checkpoints" / "step00000005.ckpt").is_file()
+    dna("fit", f"--resume={run}")
+    stopped = weights(run)
+    dna("fit", *words, f"--seed={seed}", "--overwrite")
+    whole = weights(run)
+    assert stopped.keys() == whole.keys()
+    assert all(torch.equal(stopped[name], whole[name]) for name in whole)
+
+
+def test_a_checkpoint_carries_what_it_is_and_nothing_but_plain_values() -> None:
+    content = torch.load(Path(RUN) / "checkpoints" / "best.ckpt", weights_only=True)
+    described = content["dna"]
+    assert described["task"] == "classification"
+    assert described["attention"]["name"] == "softmax"
+    assert described["backbone"]["dim"] == 48
+    assert described["classes"] == [str(digit) for digit in range(10)]
+    assert described["transform"]["mean"] == pytest.approx([0.308] * 3)
+    assert described["position"] == {"seed": 3, "global_batch": 8, "accumulate": 1, "world": 1, "length": 1257}
+    assert described["optimisation"]["model.optim.lr"] == 0.004
+    assert "hyper_parameters" not in content
+    assert all(name.startswith("net.") for name in content["state_dict"])
+
+
+def test_another_class_list_gets_a_new_head(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from dna_suite.data.digits import Digits
+
+    monkeypatch.setattr(Digits, "classes", property(lambda self: [f"digit {number}" for number in range(10)]))
+    dna("fit", *TINY, "--seed=12", f"--init_from={RUN}", "--trainer.limit_train_batches=1")
+    assert "head.weight" in capsys.readouterr().err
