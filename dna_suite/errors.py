@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-
 LISTED_BESIDE_A_HINT = 12
 
 

@@ -62,5 +62,10 @@ def test_show_tells_the_paper_s_numbers(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_every_operator_trains(name: str) -> None:
-    words = ["--config=tasks/digits.yaml", "--config=configs/smoke.yaml", f"--model.attention.name={name}", "--trainer.max_epochs=1"]
+    words = [
+        "--config=tasks/digits.yaml",
+        "--config=configs/smoke.yaml",
+        f"--model.attention.name={name}",
+        "--trainer.max_epochs=1",
+    ]
     assert main(["fit", *words, "--trainer.limit_train_batches=1"]) == 0

@@ -61,6 +61,5 @@ def _checked(option: str, value: Any, default: object, where: Callable[[str], st
     elif type(value) is wanted:
         return value
     place = where(f"options.{option}")
-    raise DnaError(
-        f"attention.options.{option} is {value!r}{f' ({place})' if place else ''}: a {wanted.__name__} is needed, such as {default!r}"
-    )
+    at = f" ({place})" if place else ""
+    raise DnaError(f"attention.options.{option} is {value!r}{at}: a {wanted.__name__} is needed, such as {default!r}")

@@ -144,3 +144,22 @@ def _assign(recipe: Recipe, key: str, value: Any) -> None:
         here.pop(last, None)
     else:
         here[last] = value
+
+
+def require_same_classes(stored: list[str], found: list[str], checkpoint: str) -> None:
+    """Refuse data whose class list is not the checkpoint's.
+
+    Raises:
+        DnaError: with both counts and the first class that differs.
+    """
+    if stored == found:
+        return
+    different = next((pair for pair in zip(stored, found, strict=False) if pair[0] != pair[1]), None)
+    first = f"; the first that differs: {different[0]!r} there, {different[1]!r} here" if different else ""
+    raise DnaError(f"classes: {checkpoint} has {len(stored)}, the data set {len(found)}{first}")
+
+
+def other_normalisation(stored: Mapping[str, Any], found: Mapping[str, Any]) -> str | None:
+    """A line about pictures that are normalised otherwise than the checkpoint was trained with, or None."""
+    different = [f"{key} {stored[key]} there, {found[key]} here" for key in ("mean", "std") if stored.get(key) != found.get(key)]
+    return f"normalisation differs from the checkpoint's: {'; '.join(different)}" if different else None

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from dna_suite.catalogue import OPERATORS, PATTERNS
 from dna_suite.cli.argv import Parser, split_training
 from dna_suite.cli.checks import check_recipe
-from dna_suite.cli.recipe import lookup, merge_recipe
+from dna_suite.cli.recipe import merge_recipe
+from dna_suite.cli.train import folder_of
 from dna_suite.errors import DnaError, UnknownName
-from dna_suite.runs.folder import RunFolder, run_folder
+from dna_suite.runs.folder import RunFolder
 from dna_suite.runs.record import read_result
-from dna_suite.spec import AttentionSpec
 
 SUMMARY = "one command per cell of recipes x attentions x seeds"
 
@@ -107,9 +107,7 @@ def planned_folder(words: Sequence[str]) -> RunFolder:
     """
     recipe = merge_recipe(split_training("fit", list(words)))
     check_recipe(recipe, [])
-    attention = AttentionSpec(**lookup(recipe.values, "model.attention", {}))
-    own = AttentionSpec(**recipe.own_attention)
-    return RunFolder(run_folder(recipe.values["runs"], recipe.name, attention, recipe.values["seed"], own))
+    return folder_of(recipe)
 
 
 def lines(grid: Sequence[Cell], *, test: bool) -> list[str]:

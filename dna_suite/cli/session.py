@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import logging
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback
 
 from dna_suite.catalogue import Target
-from dna_suite.cli.agreement import optimisation_of, require_same_optimisation
+from dna_suite.cli.agreement import optimisation_of, other_normalisation, require_same_classes, require_same_optimisation
 from dna_suite.cli.lightning import SuiteCLI, restrict_imports
+from dna_suite.cli.quiet import quieten
 from dna_suite.cli.train import Plan, is_child, say
 from dna_suite.data.base import Data
 from dna_suite.errors import DnaError
 from dna_suite.runs.bar import RunBar
 from dna_suite.runs.checkpoint_files import best_checkpoint, newest_checkpoint
-from dna_suite.runs.checkpoint_io import AtomicCheckpointIO
+from dna_suite.runs.checkpoint_io import AtomicCheckpointIO, read_description
 from dna_suite.runs.checkpoints import RunCheckpoints
 from dna_suite.runs.device import check_port, resolve_device
 from dna_suite.runs.failures import RequireTrainingBatches, plain_failures
@@ -34,6 +33,7 @@ from dna_suite.runs.step_seed import StepSeed
 from dna_suite.runs.summary import RunSummary, grouped_sites
 from dna_suite.runs.train_log import TrainLog
 from dna_suite.tasks.base import Task
+from dna_suite.tasks.optim import scaled_lr
 
 
 def run_plan(plan: Plan) -> int:
@@ -57,24 +57,6 @@ def run_plan(plan: Plan) -> int:
             say(str(stop))
         return stop.exit_code
     return 0
-
-
-def quieten() -> None:
-    """Drop Lightning's lines about things that the suite shows itself or has decided."""
-    for name in ("lightning.pytorch", "lightning.fabric"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    # The data are resident or the recipe says how many workers there are.
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-    # The log interval is the recipe's own affair.
-    warnings.filterwarnings("ignore", message=".*number of training batches .* is smaller than the logging interval.*")
-    # The sampler continues by position; Lightning cannot know that (data/order.py).
-    warnings.filterwarnings("ignore", message=".*your dataloader is not resumable.*")
-    # The recipe comes from the command line that the suite has read itself.
-    warnings.filterwarnings("ignore", message=".*args parameter is intended to run from within Python.*")
-    # torch tells Lightning, not the user.
-    warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*")
-    # jsonargparse tells Lightning, not the user, about calls that go in its version 5 (Lightning#21906).
-    warnings.filterwarnings("ignore", module="jsonargparse.*", category=DeprecationWarning)
 
 
 def load_class(target: Target) -> Any:
@@ -124,6 +106,7 @@ class Session:
         """Train, keep the best checkpoint, write the result."""
         self._build()
         self._open_folder()
+        self._say_rate()
         self.trainer.fit(
             self.task, datamodule=self.data, ckpt_path=str(self.checkpoint) if self.checkpoint else None, weights_only=True
         )
@@ -206,7 +189,9 @@ class Session:
         elif self.stored:
             require_same_classes(self.stored["classes"], list(self.data.classes), str(self.checkpoint))
         if self.stored:
-            warn_other_normalisation(self.stored["transform"], self.data.transform())
+            note = other_normalisation(self.stored["transform"], self.data.transform())
+            if note and not is_child():
+                say(note)
         if self.plan.arguments.init_from:
             self.task.initial_weights = self._initial_weights()
 
@@ -240,6 +225,13 @@ class Session:
             say(note)
         self.task.adopt(self.data)
         self.task.configure_model()
+
+    def _say_rate(self) -> None:
+        """Both sides of a scaled learning rate."""
+        optim, batch = self.task.optim, self.data.global_batch
+        if optim.lr_scaling != "none" and not is_child():
+            peak = scaled_lr(optim, batch)
+            say(f"peak rate {peak:.4g} at global batch {batch} ({optim.lr_scaling} from {optim.lr:g} at batch {optim.lr_batch})")
 
     def _open_folder(self) -> None:
         """Claim the run folder and attach the loggers; the first thing that is written."""
@@ -312,40 +304,3 @@ class Session:
             say(f"{len(self.data.skipped)} unreadable pictures were skipped, first {self.data.skipped[0]}")
         if self.trainer.is_global_zero:
             print(line, flush=True)
-
-
-def read_description(checkpoint: Path) -> dict[str, Any]:
-    """What a checkpoint says about itself, without its tensors being copied.
-
-    Raises:
-        DnaError: the file cannot be read safely or was not written by the suite.
-    """
-    import torch
-
-    try:
-        content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as problem:
-        raise DnaError(f"{checkpoint} cannot be read safely: {str(problem).splitlines()[0]}") from None
-    if not isinstance(content, dict) or not isinstance(content.get("dna"), dict):
-        raise DnaError(f"{checkpoint} was not written by dna_suite: --init_from takes foreign weights")
-    return content["dna"]
-
-
-def require_same_classes(stored: list[str], found: list[str], checkpoint: str) -> None:
-    """Refuse data whose class list is not the checkpoint's.
-
-    Raises:
-        DnaError: with both counts and the first class that differs.
-    """
-    if stored == found:
-        return
-    different = next((pair for pair in zip(stored, found, strict=False) if pair[0] != pair[1]), None)
-    first = f"; the first that differs: {different[0]!r} there, {different[1]!r} here" if different else ""
-    raise DnaError(f"classes: {checkpoint} has {len(stored)}, the data set {len(found)}{first}")
-
-
-def warn_other_normalisation(stored: dict[str, Any], found: dict[str, Any]) -> None:
-    """Say where pictures are normalised otherwise than the checkpoint was trained with."""
-    different = [f"{key} {stored[key]} there, {found[key]} here" for key in ("mean", "std") if stored.get(key) != found.get(key)]
-    if different and not is_child():
-        say(f"normalisation differs from the checkpoint's: {'; '.join(different)}")

@@ -85,7 +85,8 @@ def describe(recipe: Recipe, task_target: Target, data_target: Target, question:
     import torch
 
     from dna_suite.cli.lightning import SuiteCLI
-    from dna_suite.cli.session import load_class, quieten
+    from dna_suite.cli.quiet import quieten
+    from dna_suite.cli.session import load_class
     from dna_suite.runs.device import resolve_device
 
     quieten()

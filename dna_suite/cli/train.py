@@ -114,12 +114,20 @@ def choose_folder(command: str, arguments: TrainingArguments, recipe: Recipe) ->
     if arguments.resume:
         folder = RunFolder(Path(arguments.resume))
     else:
-        name = recipe.name
-        if command != "fit" and arguments.init_from:
-            name = f"{name}-{Path(arguments.init_from).stem}"
-        attention = AttentionSpec(**lookup(recipe.values, "model.attention", {}))
-        own = AttentionSpec(**recipe.own_attention)
-        folder = RunFolder(run_folder(recipe.values["runs"], name, attention, recipe.values["seed"], own))
+        evaluated = Path(arguments.init_from).stem if command != "fit" and arguments.init_from else None
+        folder = folder_of(recipe, f"{recipe.name}-{evaluated}" if evaluated else None)
     if not is_child():
         folder.check(overwrite=arguments.overwrite, resume=arguments.resume is not None or command != "fit")
     return folder
+
+
+def folder_of(recipe: Recipe, name: str | None = None) -> RunFolder:
+    """Where a recipe's run goes.
+
+    Args:
+        recipe: a merged recipe.
+        name: another name than the recipe's own.
+    """
+    attention = AttentionSpec(**lookup(recipe.values, "model.attention", {}))
+    own = AttentionSpec(**recipe.own_attention)
+    return RunFolder(run_folder(recipe.values["runs"], name or recipe.name, attention, recipe.values["seed"], own))

@@ -57,7 +57,8 @@ def read_document(path: Path) -> Document:
     if node is None:
         return document
     if not isinstance(node, yaml.MappingNode):
-        raise DnaError(f"{path}:{node.start_mark.line + 1}: a recipe is a mapping of keys, this is a {'list' if isinstance(node, yaml.SequenceNode) else 'single value'}")
+        found = "list" if isinstance(node, yaml.SequenceNode) else "single value"
+        raise DnaError(f"{path}:{node.start_mark.line + 1}: a recipe is a mapping of keys, this is a {found}")
     document.values = _mapping(node, "", document.lines, str(path))
     return document
 

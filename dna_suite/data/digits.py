@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 from torch.utils.data import Dataset
 
-from dna_suite.data.base import ImageData, require_at_least
+from dna_suite.data.base import require_at_least
+from dna_suite.data.images import ImageData
 from dna_suite.data.order import IDLE, Key, draw_uniform, mix_bits
 from dna_suite.data.subset import count_turns
 

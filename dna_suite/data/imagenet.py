@@ -10,8 +10,8 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
-from dna_suite.data.base import IMAGENET_MEAN, IMAGENET_STD, ImageData
 from dna_suite.data.folders import Folder, walk_pictures
+from dna_suite.data.images import IMAGENET_MEAN, IMAGENET_STD, ImageData
 from dna_suite.data.samples import Paths, PictureSamples
 from dna_suite.data.transforms import CentreCrop, TrainCrop
 from dna_suite.errors import DnaError, UnknownName

@@ -134,3 +134,18 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_description(checkpoint: Path) -> dict[str, Any]:
+    """What a checkpoint says about itself, without its tensors being copied.
+
+    Raises:
+        DnaError: the file cannot be read safely or was not written by the suite.
+    """
+    try:
+        content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as problem:
+        raise DnaError(f"{checkpoint} cannot be read safely: {str(problem).splitlines()[0]}") from None
+    if not isinstance(content, dict) or not isinstance(content.get("dna"), dict):
+        raise DnaError(f"{checkpoint} was not written by dna_suite: --init_from takes foreign weights")
+    return content["dna"]

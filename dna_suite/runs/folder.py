@@ -269,8 +269,10 @@ def _clear_folder(folder: Path, patterns: Sequence[str]) -> None:
         shutil.rmtree(folder)
         return
     for pattern in patterns:
-        for path in folder.glob(pattern):
-            if path.is_symlink() or path.is_file():
+        for path in list(folder.glob(pattern)):
+            inside = path.relative_to(folder).parents
+            linked = any((folder / parent).is_symlink() for parent in inside)
+            if not linked and (path.is_symlink() or path.is_file()):
                 path.unlink()
     for path in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
         if not path.is_symlink() and not any(path.iterdir()):

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from dna_suite.backbones.images import build_image_model
 from dna_suite.catalogue import BACKBONES
-from dna_suite.data.base import Data, ImageData
+from dna_suite.data.base import Data
 from dna_suite.data.erasing import erase
+from dna_suite.data.images import ImageData
 from dna_suite.data.mixing import mix, smooth_one_hot
 from dna_suite.data.position import generator_of
 from dna_suite.errors import DnaError

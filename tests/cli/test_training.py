@@ -200,7 +200,9 @@ def test_wrong_data_leaves_nothing_behind(capsys: pytest.CaptureFixture[str]) ->
     assert not Path("elsewhere").exists()
 
 
-def test_classes_that_differ_from_the_run_s_are_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classes_that_differ_from_the_run_s_are_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dna_suite.data.digits import Digits
 
     monkeypatch.setattr(Digits, "classes", property(lambda self: [f"digit {number}" for number in range(10)]))

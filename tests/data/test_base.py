@@ -7,9 +7,10 @@ import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
 
-from dna_suite.data.base import ImageData, limit_batches
+from dna_suite.data.base import limit_batches
 from dna_suite.data.digits import Digits
 from dna_suite.data.imagenet import ImageNet
+from dna_suite.data.images import ImageData
 from dna_suite.data.pictures import UnreadablePicture
 from dna_suite.errors import DnaError
 

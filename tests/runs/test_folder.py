@@ -114,13 +114,15 @@ def test_overwrite_deletes_what_a_run_wrote_and_nothing_else(tmp_path: Path) -> 
         (folder.path / name).parent.mkdir(parents=True, exist_ok=True)
         (folder.path / name).write_text(name)
     (folder.path / "wandb").symlink_to(elsewhere)
+    (elsewhere / "result.json").write_text("result of another run")
+    (folder.path / "evaluations/linked").symlink_to(elsewhere)
 
     folder.create({"task": "other"}, ["dna"], {}, overwrite=True)
 
     assert set(snapshot(folder.path)) == {*kept, "recipe.yaml", "command.txt", "env.json"}
     assert "task: other" in folder.recipe.read_text()
     assert folder.command.read_text() == "dna\n"
-    assert (elsewhere / "best.ckpt").read_text() == "weights of another run"
+    assert snapshot(elsewhere) == {"best.ckpt": b"weights of another run", "result.json": b"result of another run"}
 
 
 def test_overwrite_leaves_a_folder_alone_that_is_no_run(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_equal_logits_cost_log_classes_whatever_the_targets(smoothing: float, mi
     torch.nn.init.zeros_(model.net.head.bias)
     loss, count = model.loss(batch([0, 1, 2], [True, True, True]), 0)
     # float32 sums of ten terms: a few units of 1e-7.
-    assert float(loss) == pytest.approx(math.log(10), rel=1e-6)
+    assert loss.item() == pytest.approx(math.log(10), rel=1e-6)
     assert float(count) == 3
 
 

@@ -29,7 +29,17 @@ def test_only_matrices_decay() -> None:
     kinds = {name.rsplit(".", 1)[-1] for name in groups["no_decay"].names}
     assert kinds == {"bias", "weight", "alpha", "pos_embed", "cls_token"}
     assert all("norm" in name for name in groups["no_decay"].names if name.endswith("weight"))
-    assert {name.split(".")[-2] for name in groups["decay"].names} == {"q", "q_neg", "k", "v", "v_neg", "proj", "fc1", "fc2", "head"}
+    assert {name.split(".")[-2] for name in groups["decay"].names} == {
+        "q",
+        "q_neg",
+        "k",
+        "v",
+        "v_neg",
+        "proj",
+        "fc1",
+        "fc2",
+        "head",
+    }
 
 
 def test_frozen_parameters_are_left_out() -> None:
