@@ -97,7 +97,8 @@ def measure(rounds: int, threads: int) -> dict[str, Any]:
         task, data = check_recipe(recipe, arguments.trust_imports)
         plan = Plan("fit", ["dna", "fit", *words], arguments, recipe, task, data, choose_folder("fit", arguments, recipe))
         session = Session(plan)
-        session.trainer.callbacks.insert(0, timer)
+        trainer: Any = session.trainer
+        trainer.callbacks.insert(0, timer)
         with contextlib.redirect_stdout(io.StringIO()):
             session.fit()
     pairs = list(zip(timer.bare, timer.fit, strict=False))

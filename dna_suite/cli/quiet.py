@@ -18,6 +18,8 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", message=".*your dataloader is not resumable.*")
     # The recipe comes from the command line that the suite has read itself.
     warnings.filterwarnings("ignore", message=".*args parameter is intended to run from within Python.*")
+    # Scores are global before they are logged (metrics/classification.py).
+    warnings.filterwarnings("ignore", message=".*sync_dist=True.*when logging on epoch level in distributed setting.*")
     # torch tells Lightning, not the user.
     warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*")
     # jsonargparse tells Lightning, not the user, about calls that go in its version 5 (Lightning#21906).

@@ -228,7 +228,8 @@ class Session:
 
     def _say_rate(self) -> None:
         """Both sides of a scaled learning rate."""
-        optim, batch = self.task.optim, self.data.global_batch
+        optim = self.task.optim
+        batch = self.data.batch * self.trainer.world_size * self.trainer.accumulate_grad_batches
         if optim.lr_scaling != "none" and not is_child():
             peak = scaled_lr(optim, batch)
             say(f"peak rate {peak:.4g} at global batch {batch} ({optim.lr_scaling} from {optim.lr:g} at batch {optim.lr_batch})")

@@ -20,7 +20,8 @@ def test_two_processes_train_and_count_as_one_and_stop_together(tmp_path):
     """Gradients, evaluation and a TERM to the second process in one launch, because every process pays the imports."""
     script = Path(__file__).with_name("two_processes.py")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run([sys.executable, script, tmp_path], env=environment, timeout=300, capture_output=True, text=True)
+    command = [sys.executable, script, tmp_path]
+    ended = subprocess.run(command, check=False, env=environment, timeout=300, capture_output=True, text=True)
     assert ended.returncode == 143, ended.stderr
     first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1))
     assert second["code"] == 0, "Lightning kills a parent whose child ends with anything else"

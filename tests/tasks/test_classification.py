@@ -45,10 +45,10 @@ def test_uncounted_samples_do_not_enter_the_loss() -> None:
     padded = batch([4, 5, 9], [True, True, False])
     with_idle, count = model.loss(padded, 0)
     # Another batch size sums in another order: float32 rounding.
-    assert float(with_idle) == pytest.approx(float(alone), rel=1e-6)
+    assert with_idle.item() == pytest.approx(alone.item(), rel=1e-6)
     assert float(count) == 2
     nothing, count = model.loss(batch([4], [False]), 0)
-    assert float(nothing) == 0
+    assert nothing.item() == 0
     assert float(count) == 0
 
 
