@@ -146,6 +146,29 @@ def _assign(recipe: Recipe, key: str, value: Any) -> None:
         here[last] = value
 
 
+def require_same_network(stored: Mapping[str, Any], wanted: Mapping[str, Any], checkpoint: str) -> None:
+    """Refuse a checkpoint whose attention or backbone is not the configured one.
+
+    Args:
+        stored: what the checkpoint says about itself.
+        wanted: what the task says.
+        checkpoint: the file, for messages.
+
+    Raises:
+        DnaError: one line per difference.
+    """
+    parts = ("attention", "backbone")
+    ours, theirs = ({part: values[part] for part in parts if part in values} for values in (wanted, stored))
+    flat, other = dict(flatten(ours)), dict(flatten(theirs))
+    lines = [
+        f"{key}: {checkpoint} {other.get(key)!r}, config {flat.get(key)!r}"
+        for key in dict.fromkeys([*other, *flat])
+        if other.get(key) != flat.get(key)
+    ]
+    if lines:
+        raise DnaError("\n".join(lines))
+
+
 def require_same_classes(stored: list[str], found: list[str], checkpoint: str) -> None:
     """Refuse data whose class list is not the checkpoint's.
 

@@ -11,7 +11,13 @@ from typing import Any
 from lightning.pytorch import Callback
 
 from dna_suite.catalogue import Target
-from dna_suite.cli.agreement import optimisation_of, other_normalisation, require_same_classes, require_same_optimisation
+from dna_suite.cli.agreement import (
+    optimisation_of,
+    other_normalisation,
+    require_same_classes,
+    require_same_network,
+    require_same_optimisation,
+)
 from dna_suite.cli.lightning import SuiteCLI, restrict_imports
 from dna_suite.cli.quiet import quieten
 from dna_suite.cli.train import Plan, is_child, say
@@ -189,6 +195,8 @@ class Session:
         elif self.stored:
             require_same_classes(self.stored["classes"], list(self.data.classes), str(self.checkpoint))
         if self.stored:
+            self.task.adopt(self.data)
+            require_same_network(self.stored, self.task.describe_own(), str(self.checkpoint))
             note = other_normalisation(self.stored["transform"], self.data.transform())
             if note and not is_child():
                 say(note)

@@ -28,7 +28,7 @@ class MetricsCsv(Logger):
         self.path = Path(path)
         self.rows: dict[int, dict[str, str]] = {}
         self.columns = ["step"]
-        self._last_row_at = 0
+        self._last_row_at: int | None = None
         if self.path.is_file():
             self._read()
 
@@ -65,10 +65,10 @@ class MetricsCsv(Logger):
         self.columns += added
         known = step in self.rows
         self.rows.setdefault(step, {"step": str(step)}).update(values)
-        if added or (newest is not None and step < newest) or not self.path.is_file():
+        if added or self._last_row_at is None or (newest is not None and step < newest) or not self.path.is_file():
             self._write()
         else:
-            self._write_last(step, replace=known)
+            self._write_last(step, self._last_row_at if known else None)
 
     @rank_zero_only
     def rewind(self, step: int) -> None:
@@ -85,7 +85,6 @@ class MetricsCsv(Logger):
                 # The last line may be cut off by a kill.
                 if row.get(self.columns[-1]) is not None and (row["step"] or "").isdigit():
                     self.rows[int(row["step"])] = {key: value for key, value in row.items() if value}
-        self._write()
 
     def _write(self) -> None:
         """The whole file anew: a column was added, or rows were taken away."""
@@ -100,12 +99,12 @@ class MetricsCsv(Logger):
                 writer.writerow(row)
         os.replace(part, self.path)
 
-    def _write_last(self, step: int, replace: bool) -> None:
-        """The newest row, over its former self or after the row before."""
+    def _write_last(self, step: int, over: int | None) -> None:
+        """The newest row, over its former self at that byte, or at the end."""
         with open(self.path, "r+", newline="") as file:
             file.seek(0, os.SEEK_END)
-            if replace:
-                file.seek(self._last_row_at)
+            if over is not None:
+                file.seek(over)
                 file.truncate()
             self._last_row_at = file.tell()
             csv.DictWriter(file, self.columns).writerow(self.rows[step])

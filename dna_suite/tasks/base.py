@@ -129,11 +129,14 @@ class Task(pl.LightningModule):
             "version": DESCRIPTION_VERSION,
             "task": self.name,
             "recipe": self.recipe,
-            "attention": self.attention.plain(),
-            **self.describe_network(),
+            **self.describe_own(),
             "optimisation": dict(self.optimisation),
             "position": self.data.position(),
         }
+
+    def describe_own(self) -> dict[str, Any]:
+        """What decides which function the network computes, as plain values."""
+        return {"attention": self.attention.plain(), **self.describe_network()}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Put the description beside the weights."""

@@ -270,3 +270,12 @@ def test_another_class_list_gets_a_new_head(capsys: pytest.CaptureFixture[str], 
     monkeypatch.setattr(Digits, "classes", property(lambda self: [f"digit {number}" for number in range(10)]))
     dna("fit", *TINY, "--seed=12", f"--init_from={RUN}", "--trainer.limit_train_batches=1")
     assert "head.weight" in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_is_another_network_than_its_recipe_says_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    dna("fit", *TINY, "--seed=13", "--trainer.max_epochs=1")
+    run = Path("runs/digits/softmax/seed13")
+    recipe = (run / "recipe.yaml").read_text()
+    (run / "recipe.yaml").write_text(recipe.replace("size: tiny", "size: tiny\n  heads: 6"))
+    assert main(["test", f"--run={run}"]) == 2
+    assert f"dna: backbone.heads: {run}/checkpoints/best.ckpt 3, config 6" in capsys.readouterr().err.splitlines()
