@@ -58,7 +58,7 @@ class Interleaved(Callback):
         began = now()
         if self._since is not None and batch_idx > WARM_UP:
             self.fit.append(since(self._since, began))
-        loss, _ = self.task.loss(self.batch, batch_idx)
+        loss = self.task.loss(self.batch, batch_idx)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.task.net.parameters(), trainer.gradient_clip_val)
         self.optimizer.step()

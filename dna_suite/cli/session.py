@@ -28,7 +28,7 @@ from dna_suite.runs.checkpoint_files import best_checkpoint, newest_checkpoint
 from dna_suite.runs.checkpoint_io import AtomicCheckpointIO, read_description
 from dna_suite.runs.checkpoints import RunCheckpoints
 from dna_suite.runs.device import check_port, resolve_device
-from dna_suite.runs.failures import RequireTrainingBatches, plain_failures
+from dna_suite.runs.failures import plain_failures
 from dna_suite.runs.folder import RunFolder
 from dna_suite.runs.loggers import build_logger
 from dna_suite.runs.metrics_csv import MetricsCsv
@@ -36,7 +36,7 @@ from dna_suite.runs.predictions import PredictionWriter
 from dna_suite.runs.record import accelerator_names, environment, hardware, write_result
 from dna_suite.runs.signals import Signals, Stopped, cluster_plugins
 from dna_suite.runs.step_seed import StepSeed
-from dna_suite.runs.summary import RunSummary, grouped_sites
+from dna_suite.runs.summary import grouped_sites, print_summary
 from dna_suite.runs.train_log import TrainLog
 from dna_suite.tasks.base import Task
 from dna_suite.tasks.optim import scaled_lr
@@ -112,7 +112,7 @@ class Session:
         """Train, keep the best checkpoint, write the result."""
         self._build()
         self._open_folder()
-        self._say_rate()
+        self._say_what()
         self.trainer.fit(
             self.task, datamodule=self.data, ckpt_path=str(self.checkpoint) if self.checkpoint else None, weights_only=True
         )
@@ -173,7 +173,7 @@ class Session:
         shown: list[Callback] = [RunBar(), self.checkpoints]
         if self.plan.command == "fit":
             seed = self.recipe.values["seed"]
-            shown += [RunSummary(), StepSeed(seed), TrainLog(), RequireTrainingBatches()]
+            shown += [StepSeed(seed), TrainLog()]
         if self.writer is not None:
             shown.append(self.writer)
         requeue = self.recipe.values["requeue"]
@@ -234,11 +234,15 @@ class Session:
         self.task.adopt(self.data)
         self.task.configure_model()
 
-    def _say_rate(self) -> None:
-        """Both sides of a scaled learning rate."""
+    def _say_what(self) -> None:
+        """A table of the network, and both sides of a scaled learning rate."""
+        if is_child():
+            return
+        assert self.task.net is not None
+        print_summary(self.task.net, self.task.describe_own())
         optim = self.task.optim
         batch = self.data.batch * self.trainer.world_size * self.trainer.accumulate_grad_batches
-        if optim.lr_scaling != "none" and not is_child():
+        if optim.lr_scaling != "none":
             peak = scaled_lr(optim, batch)
             say(f"peak rate {peak:.4g} at global batch {batch} ({optim.lr_scaling} from {optim.lr:g} at batch {optim.lr_batch})")
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import torch
 from lightning.pytorch import LightningDataModule
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from dna_suite.data.batches import Collate, collate, leave_out_skipped
@@ -166,11 +167,20 @@ class Data(LightningDataModule):
         return self._train_batches[1]
 
     def order_training(self) -> EpochBatches:
-        """A training order for the present trainer, seed and batch."""
+        """A training order for the present trainer, seed and batch.
+
+        Raises:
+            DnaError: the trainer's limit leaves no batch.
+        """
         world, rank = self.world
         length, trainer = len(self.samples("train").labels), self.trainer
         whole = EpochBatches(length, self.batch, world=world, rank=rank)
-        limit = None if trainer is None else limit_batches(len(whole), trainer.limit_train_batches)
+        asked = 1.0 if trainer is None else trainer.limit_train_batches
+        limit = limit_batches(len(whole), asked)
+        if limit == 0:
+            # Lightning would train nothing and report success (Lightning-AI/pytorch-lightning#9785).
+            found = f"{length} samples, batch {self.batch}, {world} process(es)"
+            raise DnaError(f"no training batch: {found}, trainer.limit_train_batches {asked}")
         return EpochBatches(
             length,
             self.batch,
@@ -244,6 +254,10 @@ class Data(LightningDataModule):
             worker_init_fn=ServeOn(),
             **order,
         )
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Move the tensors of a batch; batches are flat dictionaries, so Lightning's walk through them is not needed."""
+        return {key: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value for key, value in batch.items()}
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
         """Take the paths of skipped samples out of a batch that a worker made."""

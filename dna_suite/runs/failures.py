@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch import Trainer
 
 from dna_suite.errors import DnaError
 
@@ -32,28 +31,6 @@ def diverged(loss: float, *, epoch: int, step: int, lr: float, checkpoint: Path 
         f"training loss is {loss} at epoch {epoch}, step {step}, learning rate {lr:.3e}; "
         f"last good checkpoint: {checkpoint or 'none'}; a lower model.optim.lr or a longer warm-up usually helps"
     )
-
-
-class RequireTrainingBatches(Callback):
-    """Ends a fit in which Lightning trains nothing and reports success.
-
-    Raises:
-        DnaError: there was no training batch; samples, batch and number of processes are named.
-
-    Source: Lightning-AI/pytorch-lightning#9785.
-    """
-
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Raise if there was nothing to train on."""
-        if trainer.fit_loop.epoch_loop.batch_progress.total.ready:
-            return
-        data: Any = getattr(trainer, "datamodule", None)
-        batches = getattr(data, "train_batches", None)
-        found = f"{batches.length} samples, batch {batches.batch}" if batches is not None else "no sampler"
-        raise DnaError(
-            f"no training batch: {found}, {trainer.world_size} process(es), trainer.limit_train_batches "
-            f"{trainer.limit_train_batches}; nothing was trained"
-        )
 
 
 @contextmanager

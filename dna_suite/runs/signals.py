@@ -33,7 +33,7 @@ class Stopped(BaseException):
     """
 
     def __init__(self, number: int, checkpoint: Path | None = None, launched: bool = False) -> None:
-        where = f"go on with --resume from {checkpoint}" if checkpoint else "nothing was saved yet"
+        where = f"go on with dna fit --resume {checkpoint.parent.parent}" if checkpoint else "nothing was saved yet"
         super().__init__(f"stopped by {signal.Signals(number).name}; {where}")
         self.number = number
         self.checkpoint = checkpoint

@@ -6,8 +6,6 @@ import re
 from collections import Counter
 from typing import Any
 
-from lightning.pytorch import Trainer
-from lightning.pytorch.callbacks import Callback
 from rich.console import Console
 from rich.table import Table
 from torch import nn
@@ -15,24 +13,18 @@ from torch import nn
 from dna_suite.backbones.cost import count_multiply_adds, count_parameters
 
 
-class RunSummary(Callback):
-    """Prints a table about the task's network when training begins, in the first process.
+def print_summary(net: nn.Module, description: dict[str, Any], console: Console | None = None) -> None:
+    """Print a table about a network.
 
     Args:
+        net: network with `sites`.
+        description: what a checkpoint says about itself; `backbone` is read.
         console: where it is printed; None is the standard error stream.
     """
-
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True)
-
-    def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Print the table."""
-        if not trainer.is_global_zero:
-            return
-        table = Table(show_header=False)
-        for name, value in summary_rows(pl_module.net, pl_module.describe()):
-            table.add_row(name, value)
-        self.console.print(table)
+    table = Table(show_header=False)
+    for name, value in summary_rows(net, description):
+        table.add_row(name, value)
+    (console or Console(stderr=True)).print(table)
 
 
 def summary_rows(net: nn.Module, description: dict[str, Any]) -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ class TrainLog(Callback):
     """Writes train/loss, train/lr, train/samples_per_second and epoch every `trainer.log_every_n_steps` optimiser steps, and
     train/epoch_loss after each epoch, to every logger, keyed by the optimiser step.
 
-    The task adds loss x count and count to its tensors `train_loss_sum` and `train_count`; they are read and zeroed here, summed
+    The task adds loss x count to its tensor `train_loss_sum` and count to `train_count`; they are read and zeroed here, summed
     over the processes. That is the only device synchronisation: a `self.log` in a training step costs 0.4 ms each time.
     A loss that is NaN or infinite is found at the next reading, which also stands before every save, and is told with the step it
     came from: the losses of single steps are kept on the device until then.
@@ -111,9 +111,9 @@ class TrainLog(Callback):
 
     def _read(self, trainer: Any, task: Any) -> None:
         """Move the device's sums over all processes into those of the window and the epoch."""
-        sums = torch.stack([task.train_loss_sum.float(), task.train_count.float()])
+        sums = torch.stack([task.train_loss_sum.float(), task.train_loss_sum.new_tensor(task.train_count, dtype=torch.float32)])
         task.train_loss_sum.zero_()
-        task.train_count.zero_()
+        task.train_count = 0
         if trainer.world_size > 1:
             sums = trainer.strategy.reduce(sums, reduce_op="sum")
         loss_sum, count = sums.tolist()

@@ -54,16 +54,17 @@ class Task(pl.LightningModule):
         self.optimisation: dict[str, Any] = {}
         self.samples: dict[str, int] = {}
         self.results: dict[str, tuple[float, int]] = {}
-        # Plain attributes: as buffers, DistributedDataParallel would overwrite them with rank 0's at every step.
-        self.train_loss_sum = self.train_count = torch.zeros(())
+        # A plain attribute: as a buffer, DistributedDataParallel would overwrite it with rank 0's at every step.
+        self.train_loss_sum = torch.zeros(())
+        self.train_count = 0
 
     @abstractmethod
     def build(self) -> nn.Module:
         """The network, with fresh weights."""
 
     @abstractmethod
-    def loss(self, batch: dict[str, Any], batch_idx: int) -> tuple[Tensor, Tensor]:
-        """Mean loss over the counted samples of a training batch, and their number."""
+    def loss(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
+        """Mean loss over the counted samples of a training batch; 0 where none is counted."""
 
     @abstractmethod
     def describe_network(self) -> dict[str, Any]:
@@ -100,16 +101,17 @@ class Task(pl.LightningModule):
         self.net = net
 
     def on_train_start(self) -> None:
-        """Start the device-side sums that the train log reads (runs/train_log.py)."""
+        """Start the device-side sum that the train log reads (runs/train_log.py)."""
         self.train_loss_sum = torch.zeros((), device=self.device)
-        self.train_count = torch.zeros((), device=self.device)
+        self.train_count = 0
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
         """The loss of one micro-batch, weighted so that its window's gradient is the mean over the window's samples."""
-        loss, count = self.loss(batch, batch_idx)
-        self.train_loss_sum += loss.detach().float() * count
-        self.train_count += count
-        return loss * self.data.train_batches.weight(batch_idx, batch["present"])
+        loss, present = self.loss(batch, batch_idx), batch["present"]
+        self.train_loss_sum.add_(loss.detach(), alpha=present)
+        self.train_count += present
+        weight = self.data.train_batches.weight(batch_idx, present)
+        return loss if weight == 1 else loss * weight
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """The optimiser over all trainable parameters and its per-step schedule."""

@@ -143,7 +143,7 @@ class ImageClassification(Task):
         images = (images.to(self.mean.dtype) / 255 - self.mean) / self.std
         return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
 
-    def loss(self, batch: dict[str, Any], batch_idx: int) -> tuple[Tensor, Tensor]:
+    def loss(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
         """Cross-entropy with smoothed, mixed targets; mixing and erasing are functions of (seed, step, micro-batch, rank)."""
         assert self.net is not None
         images = self.normalise(batch["image"])
@@ -161,8 +161,7 @@ class ImageClassification(Task):
         else:
             losses = F.cross_entropy(logits.float(), targets, reduction="none")
         counted = batch["counted"].to(losses.dtype)
-        count = counted.sum()
-        return (losses * counted).sum() / count.clamp(min=1), count
+        return (losses * counted).sum() / counted.sum().clamp(min=1)
 
     def validation_step(self, batch: dict[str, Any], batch_idx: int) -> None:
         """Count the right answers of one validation batch."""

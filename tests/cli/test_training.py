@@ -238,7 +238,7 @@ def test_a_signal_ends_at_a_border_and_the_run_goes_on_bit_for_bit(
     with monkeypatch.context() as patch:
         patch.setattr(ImageClassification, "training_step", interrupted)
         assert main(["fit", *words, f"--seed={seed}"]) == code
-    assert "go on with --resume" in capsys.readouterr().err
+    assert f"go on with dna fit --resume runs/digits/softmax/seed{seed}" in capsys.readouterr().err
     run = f"runs/digits/softmax/seed{seed}"
     assert not (Path(run) / "result.json").exists()
     assert (Path(run) / "checkpoints" / "step00000005.ckpt").is_file()

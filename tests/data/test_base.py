@@ -279,3 +279,10 @@ def test_lightning_predicts_every_picture_once(tmp_path):
     assert [str(entry.message) for entry in caught if "batch sampler" in str(entry.message)] == []
     assert [len(batch) for batch in batches] == [4, 4, 4, 3]
     assert [path for batch in batches for path in batch] == sorted(str(path) for path in root.rglob("*.png"))
+
+
+def test_a_limit_that_leaves_no_training_batch_is_an_error() -> None:
+    data = Digits("digits", batch=16, subset=10)
+    data.trainer = Trainer(limit_train_batches=0, accelerator="cpu", logger=False, enable_checkpointing=False)
+    with pytest.raises(DnaError, match=r"no training batch: 10 samples, batch 16, .*limit_train_batches 0"):
+        data.train_batches  # noqa: B018 - a property

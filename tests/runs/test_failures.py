@@ -3,7 +3,7 @@ import torch
 from toy_loop import ToyData, ToyTask, make_trainer
 
 from dna_suite.errors import DnaError
-from dna_suite.runs.failures import RequireTrainingBatches, plain_failures
+from dna_suite.runs.failures import plain_failures
 
 
 def fit_failing_with(error, folder, **options):
@@ -40,11 +40,3 @@ def test_a_full_shared_memory_names_its_size_and_the_workers(tmp_path, message):
 def test_other_failures_keep_their_traceback(tmp_path):
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
         fit_failing_with(RuntimeError("mat1 and mat2 shapes cannot be multiplied"), tmp_path)
-
-
-def test_a_fit_without_a_training_batch_is_no_success(tmp_path):
-    options = {"enable_checkpointing": False, "limit_train_batches": 0}
-    trainer = make_trainer(tmp_path, RequireTrainingBatches(), **options)
-    with pytest.raises(DnaError, match=r"no training batch: 10 samples, batch 16, 1 process\(es\), .*limit_train_batches 0"):
-        trainer.fit(ToyTask(), ToyData(length=10, batch=16))
-    make_trainer(tmp_path, RequireTrainingBatches(), enable_checkpointing=False).fit(ToyTask(), ToyData(length=10, batch=16))

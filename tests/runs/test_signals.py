@@ -52,7 +52,7 @@ def test_a_signal_in_mid_step_ends_the_run_at_the_border_with_a_checkpoint(tmp_p
         fit(tmp_path, Send("on_before_backward", number, step=5))
     assert stopped.value.exit_code == code
     assert stopped.value.checkpoint == newest_checkpoint(tmp_path) == tmp_path / step_name(6)
-    assert str(stopped.value) == f"stopped by {number.name}; go on with --resume from {tmp_path / step_name(6)}"
+    assert str(stopped.value) == f"stopped by {number.name}; go on with dna fit --resume {tmp_path.parent}"
 
 
 def test_a_further_signal_has_a_name(tmp_path):

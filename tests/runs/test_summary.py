@@ -4,7 +4,7 @@ import torch
 from rich.console import Console
 
 from dna_suite.backbones.images import build_image_model
-from dna_suite.runs.summary import RunSummary, grouped_sites, summary_rows
+from dna_suite.runs.summary import grouped_sites, print_summary, summary_rows
 from dna_suite.spec import AttentionSpec
 
 
@@ -35,19 +35,7 @@ def test_sites_with_another_operator_and_frozen_weights_have_their_own_numbers()
     assert dict(summary_rows(net, {}))["parameters"] == f"{total:,}, of them {total - 769_000:,} trainable"
 
 
-def test_only_the_first_process_prints():
-    class Task:
-        net = build()
-
-        def describe(self):
-            return {}
-
-    class Trainer:
-        is_global_zero = False
-
+def test_the_table_is_printed():
     console = Console(file=io.StringIO(), width=100)
-    RunSummary(console).on_fit_start(Trainer(), Task())
-    assert console.file.getvalue() == ""
-    Trainer.is_global_zero = True
-    RunSummary(console).on_fit_start(Trainer(), Task())
+    print_summary(build(), {}, console)
     assert "12 x blocks.*.attn  Attention -> dna" in console.file.getvalue()

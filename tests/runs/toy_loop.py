@@ -119,7 +119,7 @@ class ToyTask(LightningModule):
         self.net = nn.Sequential(*layers) if net is None else net
         self.mixing = mixing
         self.scores = ClassificationScores(CLASSES)
-        self.train_loss_sum, self.train_count = torch.zeros(()), torch.zeros(())
+        self.train_loss_sum, self.train_count = torch.zeros(()), 0
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         rows = batch["image"]
@@ -131,7 +131,7 @@ class ToyTask(LightningModule):
         count = batch["counted"].sum()
         loss = losses.sum() / count.clamp(min=1)
         self.train_loss_sum += loss.detach() * count
-        self.train_count += count
+        self.train_count += int(count)
         return loss * self.trainer.datamodule.train_batches.weight(batch_idx)
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
