@@ -32,7 +32,7 @@ class UnknownName(DnaError):
             parts.append(f"did you mean {f'{prefix}{near}'!r}?")
         if not near or len(names) <= LISTED_BESIDE_A_HINT:
             parts.append(f"known: {', '.join(names) if names else 'none'}")
-        super().__init__("; ".join(parts))
+        super().__init__("; ".join(parts).replace("?;", "?"))
         self.given = given
         self.near = near
 

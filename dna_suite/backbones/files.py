@@ -19,13 +19,14 @@ from dna_suite.errors import DnaError, UnknownName
 SUFFIXES = (".bin", ".ckpt", ".pt", ".pth", ".pyth", ".safetensors")
 
 
-def read_file(path: Path) -> Any:
+def read_file(path: Path, mapped: bool = True) -> Any:
     """The content of a file of weights: tensors on the CPU, numbers, strings and containers of them.
 
     A zip archive's checksums are verified first, since torch loads a file with flipped bits without complaint.
 
     Args:
         path: a `.safetensors` file, or one that torch.save wrote.
+        mapped: leave tensors on the disk until they are used.
 
     Raises:
         DnaError: the file is missing, torn or corrupt, has another suffix, or holds anything but tensors and plain values.
@@ -35,7 +36,7 @@ def read_file(path: Path) -> Any:
     if path.suffix not in SUFFIXES:
         raise DnaError(f"{path}: weights are read from {', '.join(SUFFIXES)} files")
     try:
-        content = load_file(path) if path.suffix == ".safetensors" else _read_torch(path)
+        content = load_file(path) if path.suffix == ".safetensors" else _read_torch(path, mapped)
     except pickle.UnpicklingError as error:
         found = re.search(r"GLOBAL (\S+)", str(error))
         what = f"Python object {found[1]}" if found else "a pickle that is no file of tensors"
@@ -45,46 +46,51 @@ def read_file(path: Path) -> Any:
             raise
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise DnaError(f"{path}: torn, corrupt or no file of weights: {reason}") from None
-    check_plain(content, str(path))
+    # torch's safe loader lets through what any imported library has added to its list of safe classes.
+    if foreign := foreign_value(content):
+        raise DnaError(f"{path}: refused, {foreign}; only tensors and plain values are read")
     return content
 
 
-def _read_torch(path: Path) -> Any:
+def _read_torch(path: Path, mapped: bool) -> Any:
     zipped = zipfile.is_zipfile(path)
-    if zipped:
+    if zipped and (fault := fault_of(path)):
+        raise DnaError(f"{path} {fault}")
+    return torch.load(path, map_location="cpu", weights_only=True, mmap=zipped and mapped)
+
+
+def fault_of(path: Path) -> str | None:
+    """Why a checkpoint file cannot be used, or None where every byte agrees with its stored checksum.
+
+    `torch.load` reads a file with a flipped bit without complaint; the checksums of its zip container tell.
+    """
+    try:
         with zipfile.ZipFile(path) as archive:
             bad = archive.testzip()
-        if bad is not None:
-            raise DnaError(f"{path}: corrupt: the checksum of {bad} is wrong")
-    return torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+    except zipfile.BadZipFile:
+        return f"is cut off or no checkpoint ({path.stat().st_size} bytes)"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return None if bad is None else f"is corrupt: the checksum of {bad} differs"
 
 
-def check_plain(content: Any, name: str) -> None:
-    """Refuses content that holds anything but tensors, numbers, strings, None, and lists, tuples, dictionaries and sets of them.
+def foreign_value(content: Any) -> str | None:
+    """The place and type of something that is no tensor, number, text, None or container of these, else None.
 
-    torch's safe loader lets through what any imported library has added to its list of safe classes; this does not.
-
-    Args:
-        content: what a file held.
-        name: what the message calls it.
-
-    Raises:
-        DnaError: the path of the first other object, and its type.
+    Exact types: a numpy float is a float to `isinstance`, but a safe load in a bare process refuses it.
     """
     waiting: list[tuple[str, Any]] = [("", content)]
     seen: set[int] = set()
     while waiting:
         where, value = waiting.pop()
-        if value is None or isinstance(value, bool | int | float | complex | str) or type(value) in (Tensor, nn.Parameter):
-            continue
-        if id(value) in seen:
+        if value is None or type(value) in (bool, int, float, complex, str, Tensor, nn.Parameter) or id(value) in seen:
             continue
         seen.add(id(value))
         inside = _inside(value)
         if inside is None:
-            kind = f"{type(value).__module__}.{type(value).__qualname__}"
-            raise DnaError(f"{name}: refused, {where or 'its content'} is a {kind}; only tensors and plain values are read")
+            return f"{where or 'its content'} is a {type(value).__module__}.{type(value).__qualname__}"
         waiting.extend((f"{where}[{key!r}]", part) for key, part in inside)
+    return None
 
 
 def _inside(value: Any) -> Iterable[tuple[Any, Any]] | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -63,13 +65,22 @@ class LoadReport:
         return tuple(change.tensor for change in self.changes if change.action == "re-initialised")
 
     def lines(self) -> list[str]:
-        """The report as text: a headline, then one line for each change; tensors with the same fate share a line."""
+        """The report as text: a headline, then one line for each change; the same change in many layers is one line."""
         old, new = self.attention
-        fates: dict[tuple[str, str], list[str]] = {}
+        fates: dict[tuple[str, str], Counter[str]] = {}
         for change in self.changes:
-            fates.setdefault((change.action, change.detail), []).append(change.tensor)
+            fates.setdefault((change.action, _any_layer(change.detail)), Counter())[_any_layer(change.tensor)] += 1
         headline = f"{self.source}: {self.copied} tensors copied, {len(self.changes)} changed, attention {old} -> {new}"
-        return [headline, *(f"{action}: {', '.join(names)} ({detail})" for (action, detail), names in fates.items())]
+        return [headline, *(f"{action}: {_counted(names)} ({detail})" for (action, detail), names in fates.items())]
+
+
+def _any_layer(text: str) -> str:
+    """The text with layer numbers as stars, as in blocks.*.attn.q.weight."""
+    return re.sub(r"(?<=\.)\d+(?=\.)", "*", text)
+
+
+def _counted(names: Counter[str]) -> str:
+    return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in names.items())
 
 
 def read_weights(path: str | Path, checkpoint: str = "best") -> Weights:

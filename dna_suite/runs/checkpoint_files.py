@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import re
-import zipfile
 from pathlib import Path
 
+from dna_suite.backbones.files import fault_of
 from dna_suite.errors import DnaError
 
 BEST = "best.ckpt"
@@ -28,21 +28,6 @@ def step_files(folder: Path) -> dict[int, Path]:
         return {}
     found = {int(match[1]): path for path in folder.iterdir() if (match := _STEP.fullmatch(path.name))}
     return dict(sorted(found.items()))
-
-
-def fault_of(path: Path) -> str | None:
-    """Why a checkpoint file cannot be used, or None where every byte agrees with its stored checksum.
-
-    `torch.load` reads a file with a flipped bit without complaint; the checksums of its zip container tell.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            bad = archive.testzip()
-    except zipfile.BadZipFile:
-        return f"is cut off or no checkpoint ({path.stat().st_size} bytes)"
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    return None if bad is None else f"is corrupt: the checksum of {bad} differs"
 
 
 def newest_checkpoint(folder: Path) -> Path | None:

@@ -13,8 +13,9 @@ import torch
 from lightning.fabric.plugins import CheckpointIO
 from torch import Tensor
 
+from dna_suite.backbones.files import foreign_value, read_file
 from dna_suite.errors import DnaError
-from dna_suite.runs.checkpoint_files import fault_of, part_of
+from dna_suite.runs.checkpoint_files import part_of
 
 
 class AtomicCheckpointIO(CheckpointIO):
@@ -52,7 +53,7 @@ class AtomicCheckpointIO(CheckpointIO):
         _sync_folder(target.parent)
 
     def load_checkpoint(self, path: str | Path, map_location: Any = "cpu", weights_only: bool | None = None) -> dict[str, Any]:
-        """The content of a file; tensors lie on `map_location`.
+        """The content of a file; tensors lie on the CPU, and Lightning moves what it needs.
 
         Always loads safely, whatever `weights_only` says: some strategies do not pass it on, and None means that an
         environment variable decides.
@@ -60,41 +61,11 @@ class AtomicCheckpointIO(CheckpointIO):
         Raises:
             DnaError: the file is missing, not whole, or holds anything but tensors and plain values.
         """
-        source = Path(path)
-        if not source.is_file():
-            raise DnaError(f"checkpoint {source} does not exist")
-        if fault := fault_of(source):
-            raise DnaError(f"checkpoint {source} {fault}")
-        try:
-            checkpoint = torch.load(source, map_location=map_location, weights_only=True)
-        except Exception as error:
-            raise DnaError(f"checkpoint {source} cannot be loaded safely: {str(error).splitlines()[0]}") from error
-        if foreign := foreign_value(checkpoint):
-            raise DnaError(f"checkpoint {source} holds more than tensors and plain values: {foreign}")
-        return checkpoint
+        return read_file(Path(path), mapped=False)
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Remove one file; a missing one is no error."""
         Path(path).unlink(missing_ok=True)
-
-
-_PLAIN = (int, float, str, bool, type(None))
-
-
-def foreign_value(value: Any, where: str = "") -> str | None:
-    """The place and type of the first value that is no tensor, number, text, None or container of these, else None.
-
-    Exact types: a numpy float is a float to `isinstance`, but a safe load in a bare process refuses it.
-    """
-    if isinstance(value, Tensor) or type(value) in _PLAIN:
-        return None
-    if isinstance(value, dict):
-        parts = [(f"{where}.{key}".lstrip("."), part) for key, value_of_key in value.items() for part in (key, value_of_key)]
-    elif type(value) in (list, tuple, set):
-        parts = [(f"{where}[{index}]", part) for index, part in enumerate(value)]
-    else:
-        return f"{where or 'the whole file'} is a {type(value).__module__}.{type(value).__qualname__}"
-    return next((found for place, part in parts if (found := foreign_value(part, place))), None)
 
 
 def _reason(error: BaseException, checkpoint: dict[str, Any], folder: Path) -> str | None:
@@ -142,10 +113,7 @@ def read_description(checkpoint: Path) -> dict[str, Any]:
     Raises:
         DnaError: the file cannot be read safely or was not written by the suite.
     """
-    try:
-        content = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as problem:
-        raise DnaError(f"{checkpoint} cannot be read safely: {str(problem).splitlines()[0]}") from None
+    content = read_file(checkpoint)
     if not isinstance(content, dict) or not isinstance(content.get("dna"), dict):
         raise DnaError(f"{checkpoint} was not written by dna_suite: --init_from takes foreign weights")
     return content["dna"]

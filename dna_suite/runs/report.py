@@ -261,6 +261,9 @@ def _notes(groups: Sequence[Group], names: Sequence[str]) -> list[str]:
     runs = [run for group in groups for run in group.runs if any(name in run.result["metrics"] for name in names)]
     for what, key in CONDITIONS.items():
         notes.extend(_differing(what, [(f"{run.label} seed {run.result['seed']}", _condition(run, names, key)) for run in runs]))
+    for run in runs:
+        if skipped := run.result["data"].get("skipped"):
+            notes.append(f"{run.label} seed {run.result['seed']}: {skipped} unreadable pictures were skipped")
     for group in groups:
         if len({run.result["parameters"] for run in group.runs}) > 1:
             notes.append(f"{group.label}: seeds differ in their number of parameters")

@@ -5,10 +5,10 @@ import zipfile
 import pytest
 import torch
 
+from dna_suite.backbones.files import fault_of
 from dna_suite.errors import DnaError
 from dna_suite.runs.checkpoint_files import (
     best_checkpoint,
-    fault_of,
     newest_checkpoint,
     part_of,
     remove_stale_parts,

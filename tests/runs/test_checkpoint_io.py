@@ -8,8 +8,9 @@ import pytest
 import torch
 from toy_loop import run
 
+from dna_suite.backbones.files import foreign_value
 from dna_suite.errors import DnaError
-from dna_suite.runs.checkpoint_io import AtomicCheckpointIO, foreign_value
+from dna_suite.runs.checkpoint_io import AtomicCheckpointIO
 
 
 class FullDisk:
@@ -85,22 +86,22 @@ def test_what_is_written_is_read_back_and_an_older_file_is_replaced(tmp_path):
 def test_files_that_hold_code_or_other_types_are_refused_whatever_the_caller_asks(tmp_path):
     reader, path = AtomicCheckpointIO(), tmp_path / "x.ckpt"
     torch.save({"run": print}, path)
-    with pytest.raises(DnaError, match="cannot be loaded safely"):
+    with pytest.raises(DnaError, match="refused"):
         reader.load_checkpoint(path, weights_only=False)
     torch.save({"optimizer": [{"dtype": torch.float32}]}, path)
-    with pytest.raises(DnaError, match=r"optimizer\[0\]\.dtype is a torch\.dtype"):
+    with pytest.raises(DnaError, match=r"\['optimizer'\]\[0\]\['dtype'\] is a torch\.dtype"):
         reader.load_checkpoint(path, weights_only=False)
     path.write_bytes(b"PK half a file")
-    with pytest.raises(DnaError, match="cut off"):
+    with pytest.raises(DnaError, match="refused, it holds a pickle that is no file of tensors"):
         reader.load_checkpoint(path)
-    with pytest.raises(DnaError, match="does not exist"):
+    with pytest.raises(DnaError, match="no such file"):
         reader.load_checkpoint(tmp_path / "y.ckpt")
 
 
 def test_values_that_a_bare_process_cannot_load_are_found_before_writing(tmp_path):
     assert foreign_value({"a": [1, 2.0, None, True, "x", (torch.ones(1), {3})]}) is None
-    assert foreign_value({"best": {"value": numpy.float64(1.0)}}) == "best.value is a numpy.float64"
-    with pytest.raises(AssertionError, match=r"best\.value"):
+    assert foreign_value({"best": {"value": numpy.float64(1.0)}}) == "['best']['value'] is a numpy.float64"
+    with pytest.raises(AssertionError, match=r"\['best'\]\['value'\]"):
         AtomicCheckpointIO().save_checkpoint({"best": {"value": numpy.float64(1.0)}}, tmp_path / "best.ckpt")
 
 

@@ -6,7 +6,8 @@ import time
 import pytest
 import torch
 
-from dna_suite.runs.checkpoint_files import fault_of, newest_checkpoint, remove_stale_parts, step_files, step_name
+from dna_suite.backbones.files import fault_of
+from dna_suite.runs.checkpoint_files import newest_checkpoint, remove_stale_parts, step_files, step_name
 from dna_suite.runs.checkpoint_io import AtomicCheckpointIO
 
 KILLS = 30
