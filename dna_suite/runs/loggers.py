@@ -34,7 +34,14 @@ def build_logger(name: str, folder: Path) -> Logger:
         if name == "mlflow":
             from lightning.pytorch.loggers import MLFlowLogger
 
-            return MLFlowLogger(experiment_name=folder.parent.as_posix(), tracking_uri=(folder / "mlflow").absolute().as_uri())
+            store = (folder / "mlflow").absolute()
+            store.mkdir(parents=True, exist_ok=True)
+            # A database file: mlflow 3 refuses its former store of plain files.
+            return MLFlowLogger(
+                experiment_name=folder.parent.as_posix(),
+                tracking_uri=f"sqlite:///{store / 'mlflow.db'}",
+                artifact_location=(store / "artifacts").as_uri(),
+            )
     except ModuleNotFoundError as problem:
         package = "wandb" if name == "wandb" else "mlflow" if name == "mlflow" else "tensorboard"
         raise DnaError(f"logger {name}: {package} is not installed: pip install {package}") from problem

@@ -279,3 +279,20 @@ def test_a_checkpoint_that_is_another_network_than_its_recipe_says_is_refused(ca
     (run / "recipe.yaml").write_text(recipe.replace("size: tiny", "size: tiny\n  heads: 6"))
     assert main(["test", f"--run={run}"]) == 2
     assert f"dna: backbone.heads: {run}/checkpoints/best.ckpt 3, config 6" in capsys.readouterr().err.splitlines()
+
+
+def test_weights_of_timm_are_evaluated_and_refused_where_a_head_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from timm.models.vision_transformer import VisionTransformer
+
+    for classes in (10, 7):
+        model = VisionTransformer(img_size=32, patch_size=8, embed_dim=48, depth=2, num_heads=3, num_classes=classes)
+        torch.save(model.state_dict(), tmp_path / f"timm{classes}.pth")
+    dna("test", *TINY, f"--init_from={tmp_path / 'timm10.pth'}")
+    record = result("runs/digits-timm10/softmax/seed0")
+    assert record["metrics"]["test/top1"]["samples"] == 16
+    assert record["training"] is None
+    assert main(["test", *TINY, f"--init_from={tmp_path / 'timm7.pth'}"]) == 2
+    assert "has no weights for head.weight, head.bias: nothing to evaluate" in capsys.readouterr().err
+    assert not Path("runs/digits-timm7").exists()
