@@ -24,7 +24,7 @@ from dna_suite.cli.train import Plan, is_child, say
 from dna_suite.data.base import Data
 from dna_suite.errors import DnaError
 from dna_suite.runs.bar import RunBar
-from dna_suite.runs.checkpoint_files import best_checkpoint, newest_checkpoint
+from dna_suite.runs.checkpoint_files import BEST, best_checkpoint, newest_checkpoint
 from dna_suite.runs.checkpoint_io import AtomicCheckpointIO, read_description
 from dna_suite.runs.checkpoints import RunCheckpoints
 from dna_suite.runs.device import check_port, resolve_device
@@ -93,6 +93,8 @@ class Session:
             self.checkpoint = newest_checkpoint(self.folder.checkpoints)
         elif plan.arguments.run:
             self.checkpoint = best_checkpoint(self.folder.checkpoints)
+            if self.checkpoint.name != BEST and not is_child():
+                say(f"the run was never validated, so it has no {BEST}: using {self.checkpoint}")
         if self.checkpoint:
             self.stored = read_description(self.checkpoint)
         self.cli = SuiteCLI(

@@ -51,18 +51,20 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 def best_checkpoint(folder: Path) -> Path:
-    """The checkpoint with the best monitored value.
+    """The checkpoint with the best monitored value; the newest one of a run that was never validated.
 
     Raises:
-        DnaError: it does not exist or is not whole; what the folder holds is named.
+        DnaError: there is none, or none is whole.
     """
     path = folder / BEST
-    if not path.is_file():
-        others = ", ".join(file.name for file in step_files(folder).values()) or "no checkpoint"
-        raise DnaError(f"{path} does not exist (no validation has finished yet); the folder holds {others}")
-    if fault := fault_of(path):
-        raise DnaError(f"{path} {fault}")
-    return path
+    if path.is_file():
+        if fault := fault_of(path):
+            raise DnaError(f"{path} {fault}")
+        return path
+    newest = newest_checkpoint(folder)
+    if newest is None:
+        raise DnaError(f"{folder} holds no checkpoint yet")
+    return newest
 
 
 def remove_stale_parts(folder: Path) -> list[Path]:

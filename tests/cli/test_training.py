@@ -296,3 +296,12 @@ def test_weights_of_timm_are_evaluated_and_refused_where_a_head_is_missing(
     assert main(["test", *TINY, f"--init_from={tmp_path / 'timm7.pth'}"]) == 2
     assert "has no weights for head.weight, head.bias: nothing to evaluate" in capsys.readouterr().err
     assert not Path("runs/digits-timm7").exists()
+
+
+def test_a_run_that_was_never_validated_is_tested_by_its_newest_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
+    dna("fit", *TINY, "--seed=14", "--trainer.limit_val_batches=0")
+    run = "runs/digits/softmax/seed14"
+    assert f"{run} (no validation was run)" in capsys.readouterr().out
+    dna("test", f"--run={run}")
+    assert f"using {run}/checkpoints/step00000006.ckpt" in capsys.readouterr().err
+    assert result(run)["best"] is None

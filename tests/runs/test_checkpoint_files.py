@@ -72,10 +72,12 @@ def test_files_of_which_none_is_whole_are_an_error_not_a_fresh_start(tmp_path):
         newest_checkpoint(tmp_path)
 
 
-def test_a_missing_best_checkpoint_says_what_is_there(tmp_path):
-    write(tmp_path / step_name(4))
-    with pytest.raises(DnaError, match=f"no validation has finished yet.*{step_name(4)}"):
+def test_without_a_best_checkpoint_the_newest_is_taken(tmp_path):
+    with pytest.raises(DnaError, match="holds no checkpoint yet"):
         best_checkpoint(tmp_path)
+    write(tmp_path / step_name(4))
+    newest = write(tmp_path / step_name(6))
+    assert best_checkpoint(tmp_path) == newest
     flip_bit(write(tmp_path / "best.ckpt"))
     with pytest.raises(DnaError, match="checksum"):
         best_checkpoint(tmp_path)
