@@ -38,7 +38,7 @@ def test_a_smoke_run_in_bf16_with_compile(recipe: str, tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_no_operator_falls_back_to_the_math_kernel(name: str) -> None:
-    layer = build_attention(AttentionSpec(name), dim=192, heads=3).cuda().bfloat16()
+    layer = build_attention(AttentionSpec(name), dim=192, heads=3, layer=0).cuda().bfloat16()
     x = torch.randn(2, 197, 192, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     # Outside these kernels SDPA raises; the math kernel would keep 197 x 197 maps in silence.
     with sdpa_kernel(FUSED):
@@ -48,7 +48,7 @@ def test_no_operator_falls_back_to_the_math_kernel(name: str) -> None:
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_an_empty_row_gives_zeros_and_finite_gradients(name: str) -> None:
-    layer = build_attention(AttentionSpec(name), dim=64, heads=1, proj_bias=False).cuda()
+    layer = build_attention(AttentionSpec(name), dim=64, heads=1, layer=0, proj_bias=False).cuda()
     x = torch.randn(1, 9, 64, device="cuda", requires_grad=True)
     mask = torch.ones(9, 9, dtype=torch.bool, device="cuda")
     mask[4] = False

@@ -18,7 +18,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # A module imports from its own row and the rows above it.
 LAYERS = (
-    ("errors", "spec", "catalogue"),
+    ("errors", "spec", "entry_points", "catalogue"),
     ("attention",),
     ("data", "metrics"),
     ("backbones",),
@@ -34,6 +34,7 @@ LIGHT = (
     "__init__.py",
     "errors.py",
     "spec.py",
+    "entry_points.py",
     "catalogue.py",
     "runs/__init__.py",
     "runs/folder.py",

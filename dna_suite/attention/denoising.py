@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +10,10 @@ from torch import Tensor, nn
 from dna_suite.attention.operator import Operator, Streams
 from dna_suite.attention.registry import register
 from dna_suite.attention.scores import Scores
+from dna_suite.attention.tile_maps import SharedMap
+from dna_suite.attention.tiled import mix_tiled, prefers_tiles
+
+SHARED = SharedMap()
 
 
 class Denoising(Operator):
@@ -23,10 +26,11 @@ class Denoising(Operator):
         alpha: start value; None leaves the weight at 1 and learns nothing (A± of DnA appendix C.5).
     """
 
+    runs_diagonals: ClassVar[bool] = True
+
     def __init__(self, heads: int, head_dim: int, layer: int = 0, alpha: float | None = 0.5) -> None:
         super().__init__(heads, head_dim, layer)
         self.start = alpha
-        # float32 whatever the model's type: next to 0.5 bfloat16 numbers lie 0.002 apart, and smaller updates would vanish.
         self.alpha = None if alpha is None else nn.Parameter(torch.full((heads,), alpha, dtype=torch.float32))
 
     def reset_parameters(self) -> None:
@@ -41,14 +45,9 @@ class Denoising(Operator):
         # The sum runs in float32 and is rounded once.
         return torch.addcmul(positive, self.alpha.view(-1, 1, 1), negative).to(positive.dtype)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-        """Lets alpha follow the model to a device or to float64, but not to half precision."""
-
-        def move(t: Tensor) -> Tensor:
-            moved = fn(t)
-            return t.to(moved.device) if moved.dtype in (torch.float16, torch.bfloat16) else moved
-
-        return super()._apply(move, recurse)
+    def constants(self) -> dict[str, Any]:
+        """{"alpha": one number for each head}."""
+        return {} if self.alpha is None else {"alpha": self.alpha.tolist()}
 
 
 @register("dna")
@@ -127,7 +126,9 @@ class DnAShared(DnAValue):
     value_products = 1
 
     def mix_fused(self, s: Streams, scores: Scores) -> Tensor:
-        """One fused call with the queries and their negatives."""
+        """In tiles on a CPU; elsewhere one fused call with the queries and their negatives."""
+        if prefers_tiles(s["q"], scores):
+            return mix_tiled(SHARED, s["q"], s["k"], s["v"], scores, self.alpha)
         return self.combine(*scores.bind(s["q"]).both(s["q"], s["q"], s["k"], s["v"]))
 
     def mix_written_out(self, s: Streams, scores: Scores) -> Tensor:

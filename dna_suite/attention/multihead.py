@@ -9,10 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dna_suite.attention.engines import restrict_scores
 from dna_suite.attention.operator import Operator, Streams
+from dna_suite.attention.pattern import Pattern
 from dna_suite.attention.scores import Bias, Scores
+from dna_suite.errors import DnaError
 
 QUERIES = ("q", "q_neg")
+VALUES = ("v", "v_neg")
+PACKED = (("q", "k", "v"), ("q", "k"))
+# What timm's DiffAttention holds beside its projections.
+DIFFERENTIAL = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2", "sub_norm.weight")
 
 
 class MultiHeadAttention(nn.Module):
@@ -25,12 +32,12 @@ class MultiHeadAttention(nn.Module):
         operator: mixes the values.
         dim: width of the tokens.
         heads: attention heads.
-        head_dim: channels of one head.
+        head_dim: channels of one head, before the operator's own ratio.
         dim_out: width of the result; `dim` if None.
         kv_dim: width of the context; `dim` if None.
         qkv_bias: give every stream's projection a bias.
         proj_bias: give the output projection a bias.
-        scale: factor of q k'; `head_dim ** -0.5` if None.
+        scale: factor of q k' for a width of `head_dim`; `head_dim ** -0.5` if None. It follows an operator's own width.
         attn_drop: dropout of the maps in training.
         proj_drop: dropout of the result in training.
         q_norm: norm of every query stream, on split heads.
@@ -64,14 +71,19 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.heads, self.head_dim = heads, head_dim
-        self.scale = head_dim**-0.5 if scale is None else scale
+        self.key_dim, self.value_dim = operator.widths(head_dim)
+        self.scale = operator.logit_scale(head_dim**-0.5 if scale is None else scale)
         self.attn_drop = attn_drop
         self.fused = True
+        self.pattern: Pattern | None = None
         self.recorder: Callable[[MultiHeadAttention, Streams, Scores], None] | None = None
-        inner = heads * head_dim
+        inner = heads * self.value_dim
         for name in operator.streams:
             width = dim if name in QUERIES else (kv_dim or dim)
-            self.add_module(name, nn.Linear(width, inner, bias=qkv_bias, device=device, dtype=dtype))
+            channels = self.value_dim if name in VALUES else self.key_dim
+            self.add_module(name, nn.Linear(width, heads * channels, bias=qkv_bias, device=device, dtype=dtype))
+        for name, part, channels in (("q_norm", q_norm, self.key_dim), ("k_norm", k_norm, self.key_dim), ("norm", norm, inner)):
+            _check_norm(operator, name, part, channels)
         self.q_norm = nn.Identity() if q_norm is None else q_norm
         self.k_norm = nn.Identity() if k_norm is None else k_norm
         self.operator = operator
@@ -107,11 +119,13 @@ class MultiHeadAttention(nn.Module):
         Returns:
             [batch, queries, dim_out].
         """
+        if context is not None and self.pattern is not None:
+            raise DnaError("a sparse pattern is for tokens that attend to themselves: attention to a context needs pattern null")
         s = self.project(x, context)
-        scores = Scores(self.scale, bias, mask, self.attn_drop if self.training else 0.0, self.fused)
+        scores = self.make_scores(s, bias, mask)
         if self.recorder is not None:
             self.recorder(self, s, scores)
-        out = self.norm(self.operator(s, scores).transpose(1, 2).flatten(2))
+        out = self.norm(self.mix(s, scores).transpose(1, 2).flatten(2))
         if self.gate is not None:
             out = out * self.gate(x).sigmoid()
         return self.proj_drop(self.proj(out))
@@ -122,9 +136,18 @@ class MultiHeadAttention(nn.Module):
         s: Streams = {}
         for name in self.streams:
             is_query = name in QUERIES
-            split = self.get_submodule(name)(x if is_query else source).unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
+            split = self.get_submodule(name)(x if is_query else source).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             s[name] = self.q_norm(split) if is_query else self.k_norm(split) if name == "k" else split
         return s
+
+    def make_scores(self, s: Streams, bias: Bias | None, mask: Tensor | None) -> Scores:
+        """How this call's queries meet its keys."""
+        scores = Scores(self.scale, bias, mask, self.attn_drop if self.training else 0.0, self.fused)
+        return scores if self.pattern is None else restrict_scores(scores, self.pattern, self.operator, s["q"])
+
+    def mix(self, s: Streams, scores: Scores) -> Tensor:
+        """The values as the operator mixes them, [batch, heads, queries, value_dim]."""
+        return self.operator(s, self.operator.choose_path(s, scores))
 
     def extra_repr(self) -> str:
         """Heads and head width, for the module's printed form."""
@@ -132,18 +155,33 @@ class MultiHeadAttention(nn.Module):
 
 
 def split_packed(state: MutableMapping[str, Tensor], prefix: str = "") -> None:
-    """Replaces a packed projection `qkv` [3 inner, dim] in a state dict by its thirds `q`, `k` and `v`, in place.
+    """Gives a host's tensors the names of ours, in place.
+
+    Packed projections become their parts, `qkv` becomes `q`, `k` and `v`, `qk` becomes `q` and `k`. The vectors and the norm of
+    timm's DiffAttention move below `operator.`.
 
     Args:
-        state: tensors by name.
+        state: tensors by name; a packed one is [parts * inner, dim].
         prefix: what stands before `qkv`, with its dot.
     """
-    for kind in ("weight", "bias"):
-        packed = state.get(f"{prefix}qkv.{kind}")
-        if packed is not None and packed.shape[0] % 3 == 0:
-            del state[f"{prefix}qkv.{kind}"]
-            for name, third in zip(("q", "k", "v"), packed.chunk(3), strict=True):
-                state[f"{prefix}{name}.{kind}"] = third
+    for names in PACKED:
+        for kind in ("weight", "bias"):
+            key = f"{prefix}{''.join(names)}.{kind}"
+            packed = state.get(key)
+            if packed is not None and packed.shape[0] % len(names) == 0:
+                del state[key]
+                state.update({f"{prefix}{name}.{kind}": part for name, part in zip(names, packed.chunk(len(names)), strict=True)})
+    for name in DIFFERENTIAL:
+        if f"{prefix}{name}" in state:
+            state[f"{prefix}operator.{name}"] = state.pop(f"{prefix}{name}")
+
+
+def _check_norm(operator: Operator, name: str, norm: nn.Module | None, channels: int) -> None:
+    """Refuses a host's norm of another width than the operator's: it cannot be widened and stay the host's."""
+    width = next((parameter.shape[-1] for parameter in norm.parameters()), channels) if norm is not None else channels
+    if width != channels:
+        kind = type(operator).__name__
+        raise DnaError(f"attention {kind} has {channels} channels where {name} of the host has {width}: it cannot stand there")
 
 
 def _split_on_load(module: nn.Module, state: MutableMapping[str, Tensor], prefix: str, *_: Any) -> None:

@@ -9,16 +9,18 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from dna_suite.attention.implementation import load_implementation
 from dna_suite.attention.multihead import MultiHeadAttention
 from dna_suite.attention.operator import Operator
 from dna_suite.attention.options import check_attention, operator_options
+from dna_suite.attention.patterns import build_pattern
 from dna_suite.catalogue import OPERATORS, PATTERNS
 from dna_suite.errors import DnaError, UnknownName
 from dna_suite.spec import AttentionSpec, chosen_layers
 
 OperatorClass = TypeVar("OperatorClass", bound=type[Operator])
 
-_FAMILIES = ("softmax", "denoising")
+_FAMILIES = ("softmax", "denoising", "differential", "cog")
 _classes: dict[str, type[Operator]] = {}
 
 
@@ -48,9 +50,12 @@ def operator_class(name: str) -> type[Operator]:
 
     Raises:
         UnknownName: no operator has this name.
+        DnaError: the class of another package's operator cannot be used.
     """
     for family in _FAMILIES:
         importlib.import_module(f"dna_suite.attention.{family}")
+    if name not in _classes and name in OPERATORS and OPERATORS[name].implementation:
+        register(name)(load_implementation(name, OPERATORS[name].implementation))
     if name not in _classes:
         raise UnknownName("attention", name, _classes)
     return _classes[name]
@@ -76,8 +81,9 @@ def build_attention(
     *,
     dim: int,
     heads: int,
-    layer: int = 0,
+    layer: int | None = None,
     depth: int = 1,
+    prefix: int = 0,
     head_dim: int | None = None,
     dim_out: int | None = None,
     kv_dim: int | None = None,
@@ -92,7 +98,7 @@ def build_attention(
     gated: bool = False,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
-    layer_class: type[MultiHeadAttention] = MultiHeadAttention,
+    layer_class: Callable[..., MultiHeadAttention] = MultiHeadAttention,
 ) -> MultiHeadAttention:
     """The attention layer that a spec describes.
 
@@ -100,14 +106,15 @@ def build_attention(
         spec: operator, pattern, options, and the layers that have them.
         dim: width of the tokens.
         heads: attention heads.
-        layer: index of this layer in a model of `depth` layers.
+        layer: index of this layer in a model of `depth` layers; None for a single layer whose operator asks for no index.
         depth: layers of the model that have attention.
-        head_dim: channels of one head; `dim / heads` if None.
+        prefix: tokens before those of the picture, such as a class token; a pattern leaves them dense.
+        head_dim: channels of one head, before the operator's own ratio; `dim / heads` if None.
         dim_out: width of the result; `dim` if None.
         kv_dim: width of the context that keys and values come from; `dim` if None.
         qkv_bias: give every stream's projection a bias.
         proj_bias: give the output projection a bias.
-        scale: factor of q k'; `head_dim ** -0.5` if None.
+        scale: factor of q k' for a width of `head_dim`; `head_dim ** -0.5` if None.
         attn_drop: dropout of the maps in training.
         proj_drop: dropout of the result in training.
         q_norm: norm of every query stream, on [batch, heads, tokens, head_dim].
@@ -116,19 +123,23 @@ def build_attention(
         gated: multiply the merged heads by a sigmoid gate of the tokens.
         device: where the parameters are made.
         dtype: type of the parameters; alpha is float32.
-        layer_class: class of the layer.
+        layer_class: class of the layer, or a function with its arguments.
 
     Raises:
         UnknownName: no such operator, pattern or option.
-        DnaError: `heads` does not divide `dim`, an option has the wrong type, or `spec.layers` names no layer.
+        DnaError: `heads` does not divide `dim`, an option has the wrong type, `spec.layers` names no layer, the operator or the
+            pattern asks for a layer index and has none, or a norm has another width than the operator's heads.
     """
     check_attention(spec)
     if head_dim is None:
         check_heads(dim, heads)
         head_dim = dim // heads
-    chosen = choose_spec(spec, layer, depth)
-    operator = operator_class(chosen.name)(heads, head_dim, layer, **operator_options(chosen))
-    return layer_class(
+    chosen = choose_spec(spec, layer or 0, depth)
+    kind = operator_class(chosen.name)
+    if layer is None and kind.needs_layer:
+        raise DnaError(f"attention {chosen.name!r} depends on its place in the model: build_attention needs layer=")
+    operator = kind(heads, head_dim, layer or 0, **operator_options(chosen))
+    built = layer_class(
         operator.to(device=device),
         dim=dim,
         heads=heads,
@@ -147,6 +158,8 @@ def build_attention(
         device=device,
         dtype=dtype,
     )
+    built.pattern = build_pattern(chosen, heads=heads, layer=layer, prefix=prefix)
+    return built
 
 
 def check_heads(dim: int, heads: int, dim_key: str = "dim", heads_key: str = "heads") -> None:

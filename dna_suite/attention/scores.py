@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dna_suite.attention.diagonal import Diagonals, attend_diagonals, diagonal_mask
 from dna_suite.errors import DnaError
 
 Bias = Tensor | Callable[[Tensor], Tensor]
@@ -29,6 +30,8 @@ class Scores:
         dropout: share of each map's entries set to zero, the rest scaled up; 0 outside training.
         fused: use scaled_dot_product_attention.
         mask_mode: a blocked pair leaves the sum, or stays in it with logit 0.
+        diagonals: pairs that a pattern keeps, in the place of a mask: fused calls run over these pairs alone. Neither bias nor
+            dropout goes with them.
 
     Raises:
         DnaError: the scale is not positive, or the mask is not boolean.
@@ -40,6 +43,7 @@ class Scores:
     dropout: float = 0.0
     fused: bool = True
     mask_mode: Literal["neg_inf", "zero_logit"] = "neg_inf"
+    diagonals: Diagonals | None = None
 
     def __post_init__(self) -> None:
         if not self.scale > 0:
@@ -54,19 +58,30 @@ class Scores:
 
     def bind(self, q: Tensor) -> Scores:
         """The same scores with the bias of one query stream [batch, heads, queries, head_dim] as a tensor."""
-        return Scores(self.scale, self._bias(q), self.mask, self.dropout, self.fused, self.mask_mode)
+        return replace(self, bias=self._bias(q))
+
+    def tensors(self, q: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Bias and mask of one query stream with all four axes, each of its length or 1."""
+        bias = self._bias(q)
+        return (None if bias is None else _give_axes(bias)), (None if self.mask is None else _give_axes(self.mask))
 
     def softmax(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """s(Q K') V in one fused call: [batch, heads, queries, value_dim]."""
+        if self.diagonals is not None:
+            return attend_diagonals(q, k, v, self.scale, self.diagonals, self.mask_mode == "zero_logit")
         return self._call(q, k, v, self._additive(self._bias(q), q))
 
     def softmin(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """s^(Q K') V in one fused call, as s((-Q) K') V with the bias negated: [batch, heads, queries, value_dim]."""
+        if self.diagonals is not None:
+            return Scores.softmax(self, -q, k, v)
         bias = self._bias(q)
         return self._call(-q, k, v, self._additive(None if bias is None else -bias, q))
 
     def both(self, q: Tensor, q_neg: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """s(Q+ K') V and s^(Q- K') V in one fused call with the queries [Q+ ; -Q-] stacked over tokens."""
+        """s(Q+ K') V and s^(Q- K') V in one fused call with the queries [Q+ ; -Q-] stacked over tokens; in two over diagonals."""
+        if self.diagonals is not None:
+            return Scores.softmax(self, q, k, v), Scores.softmin(self, q_neg, k, v)
         bias, bias_neg = self._bias(q), self._bias(q_neg)
         queries = q.shape[-2]
         positive = self._additive(bias, q)
@@ -87,9 +102,10 @@ class Scores:
 
     def softmax_map(self, logits: Tensor) -> Tensor:
         """s(logits) under the mask, without dropout: [batch, heads, queries, keys]."""
-        if self.mask is None:
+        mask = self.mask if self.diagonals is None else diagonal_mask(self.diagonals, logits.device)
+        if mask is None:
             return logits.softmax(dim=-1)
-        blocked = ~self.mask
+        blocked = ~mask
         if self.mask_mode == "zero_logit":
             return logits.masked_fill(blocked, 0.0).softmax(dim=-1)
         # The lowest number instead of -inf: a row of -inf is NaN, and its gradient stays NaN whatever is written over it.
@@ -142,6 +158,10 @@ def split_mask(attn_mask: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
 def _give_batch(t: Tensor) -> Tensor:
     """[heads, queries, keys] with a batch axis: the fused kernels fall back to the slow one without it."""
     return t.unsqueeze(0) if t.dim() == 3 else t
+
+
+def _give_axes(t: Tensor) -> Tensor:
+    return t[(None,) * (4 - t.dim())]
 
 
 def _give_rows(t: Tensor, queries: int) -> Tensor:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from dna_suite.attention.multihead import MultiHeadAttention, split_packed
+from dna_suite.errors import DnaError
 
 NEGATIVE = {"q_neg": "q", "v_neg": "v"}
 
@@ -44,6 +45,9 @@ def warm_start(model: nn.Module, weights: Mapping[str, Tensor], factor: float = 
 
     Returns:
         The completed tensors, and one change for each tensor that was added.
+
+    Raises:
+        DnaError: the weights' projections have another width than the operator's: no copy of theirs gives the same function.
     """
     state, changes = dict(weights), []
     for path, layer in model.named_modules():
@@ -57,6 +61,7 @@ def warm_start(model: nn.Module, weights: Mapping[str, Tensor], factor: float = 
             stream, _, kind = name.partition(".")
             target, source = f"{prefix}{name}", f"{prefix}{NEGATIVE.get(stream)}.{kind}"
             if target in state:
+                _check_width(layer, target, tensor, state[target])
                 continue
             if source in state:
                 changes.append(Change(target, "warm start", f"{ratio:g} x {source}"))
@@ -65,3 +70,11 @@ def warm_start(model: nn.Module, weights: Mapping[str, Tensor], factor: float = 
                 state[target] = tensor.detach().clone()
                 changes.append(Change(target, "start value", "the operator's own"))
     return state, changes
+
+
+def _check_width(layer: MultiHeadAttention, name: str, wanted: Tensor, found: Tensor) -> None:
+    if found.shape != wanted.shape:
+        kind = type(layer.operator).__name__
+        raise DnaError(
+            f"warm start of {kind}: {name} is {list(found.shape)}, {list(wanted.shape)} here: the widths must be equal"
+        )

@@ -9,7 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dna_suite.attention.multihead import MultiHeadAttention
 from dna_suite.attention.operator import Operator
+from dna_suite.attention.pattern import Pattern
+from dna_suite.backbones.convit import PositionalAttention
 
 
 def count_parameters(model: nn.Module) -> int:
@@ -20,8 +23,10 @@ def count_parameters(model: nn.Module) -> int:
 def count_multiply_adds(model: nn.Module, image_size: int, channels: int = 3) -> int:
     """Multiply-adds of one picture, each counted once, as the papers' "GFLOPs" are.
 
-    Linear, convolution, and attention written out (two products for softmax; the operators say their own) count one for each
-    multiply-add, LayerNorm five for each element; activations and sums count nothing. ViT-B/16 at 224: 17,582,740,224.
+    Linear, convolution, and attention written out (two products for softmax; the operators say their own; kept pairs only under a
+    pattern) count one for each multiply-add, LayerNorm five for each element; activations and sums count nothing. ViT-B/16 at
+    224: 17,582,740,224. Swin's attention counts the tokens of its windows; ConViT's positional map costs its projection, and a
+    product with V of its own where the operator is gated as a whole.
     Nothing is computed: the model runs on the meta device, and its own tensors stay where they are.
 
     Args:
@@ -43,7 +48,11 @@ def count_multiply_adds(model: nn.Module, image_size: int, channels: int = 3) ->
 def _counting(model: nn.Module) -> Iterator[list[int]]:
     counts: list[int] = []
     training = {module: module.training for module in model.modules()}
-    handles = [module.register_forward_hook(lambda *call: counts.append(_count(*call))) for module in model.modules()]
+    patterns = {layer.operator: layer.pattern for layer in model.modules() if isinstance(layer, MultiHeadAttention)}
+    handles = [
+        module.register_forward_hook(lambda hooked, given, out: counts.append(_count(hooked, given, out, patterns.get(hooked))))
+        for module in model.modules()
+    ]
     model.eval()
     try:
         yield counts
@@ -54,7 +63,7 @@ def _counting(model: nn.Module) -> Iterator[list[int]]:
             module.training = mode
 
 
-def _count(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> int:
+def _count(module: nn.Module, inputs: tuple[Any, ...], output: Any, pattern: Pattern | None) -> int:
     match module:
         case nn.Linear():
             return output.numel() * module.in_features
@@ -62,9 +71,15 @@ def _count(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> int:
             return output.numel() * module.weight[0].numel()
         case nn.LayerNorm():
             return 5 * output.numel()
+        case PositionalAttention() if not module.gates_scores:
+            batch, tokens, _ = inputs[0].shape
+            pairs = module.heads * tokens**2 if module.pattern is None else module.pattern.count_pairs(tokens)
+            return batch * pairs * module.value_dim
         case Operator():
             q: Tensor = inputs[0]["q"]
             batch, heads, queries, head_dim = q.shape
-            return batch * module.multiply_adds(heads, queries, inputs[0]["k"].shape[2], head_dim)
+            keys = inputs[0]["k"].shape[2]
+            dense = batch * module.multiply_adds(heads, queries, keys, head_dim)
+            return dense if pattern is None else dense * pattern.count_pairs(queries) // (heads * queries * keys)
         case _:
             return 0

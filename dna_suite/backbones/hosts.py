@@ -6,14 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from timm.layers.attention import Attention
-from torch import Tensor, nn
+from timm.layers.patch_dropout import PatchDropout
+from timm.models.convit import GPSA, MHSA
+from timm.models.swin_transformer import WindowAttention
+from torch import nn
 
 from dna_suite.attention.multihead import MultiHeadAttention
 from dna_suite.attention.options import check_attention
-from dna_suite.attention.registry import build_attention, choose_spec
-from dna_suite.attention.scores import split_mask
+from dna_suite.backbones.convit import adapt_gpsa, adapt_mhsa
+from dna_suite.backbones.place import Place
+from dna_suite.backbones.swin import adapt_window
+from dna_suite.backbones.timm_vit import adapt_attention
 from dna_suite.errors import DnaError
 from dna_suite.spec import AttentionSpec
 
@@ -35,73 +39,23 @@ class Site:
     operator: str
 
 
-class TimmAttention(MultiHeadAttention):
-    """Attention with the call of `timm.layers.Attention`."""
-
-    def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:  # type: ignore[override]
-        """Attends within `x`.
-
-        Args:
-            x: tokens, [batch, tokens, dim].
-            attn_mask: boolean (True = may attend) or additive, broadcast to [batch, heads, tokens, tokens].
-            is_causal: let no token attend to a later one, in addition to the mask (timm raises, or drops the mask).
-
-        Returns:
-            [batch, tokens, dim_out].
-        """
-        bias, mask = split_mask(attn_mask)
-        if is_causal:
-            causal = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
-            mask = causal if mask is None else mask & causal
-        return super().forward(x, bias=bias, mask=mask)
-
-
-def adapt_timm_attention(host: Any, spec: AttentionSpec, layer: int, depth: int) -> MultiHeadAttention:
-    """The layer that takes the place of a `timm.layers.Attention`: its weights, norms, gate, scale and dropout are kept.
-
-    Raises:
-        DnaError: the host has a part that the layer does not know.
-    """
-    parts: dict[str, Any] = dict(host.named_children())
-    unknown = sorted(parts.keys() - {"qkv", "q_norm", "k_norm", "attn_drop", "norm", "gate", "proj", "proj_drop"})
-    if unknown or not isinstance(parts.get("qkv"), nn.Linear):
-        raise DnaError(f"{type(host).__name__}: cannot replace an attention layer with {', '.join(unknown) or 'no packed qkv'}")
-    layer_ = build_attention(
-        spec,
-        dim=parts["qkv"].in_features,
-        heads=host.num_heads,
-        layer=layer,
-        depth=depth,
-        head_dim=host.head_dim,
-        dim_out=parts["proj"].out_features,
-        qkv_bias=parts["qkv"].bias is not None,
-        proj_bias=parts["proj"].bias is not None,
-        scale=host.scale,
-        attn_drop=parts["attn_drop"].p,
-        proj_drop=parts["proj_drop"].p,
-        q_norm=parts["q_norm"],
-        k_norm=parts["k_norm"],
-        norm=parts["norm"],
-        gated="gate" in parts,
-        device=parts["qkv"].weight.device,
-        dtype=parts["qkv"].weight.dtype,
-        layer_class=TimmAttention,
-    )
-    layer_.load_state_dict({**layer_.state_dict(), **host.state_dict()})
-    return layer_.train(host.training)
-
-
-Adapter = Callable[[Any, AttentionSpec, int, int], MultiHeadAttention]
-HOSTS: dict[type[nn.Module], Adapter] = {Attention: adapt_timm_attention}
+Adapter = Callable[[Any, Place], MultiHeadAttention]
+HOSTS: dict[type[nn.Module], Adapter] = {
+    Attention: adapt_attention,
+    WindowAttention: adapt_window,
+    GPSA: adapt_gpsa,
+    MHSA: adapt_mhsa,
+}
 
 
 def replace_attention(model: nn.Module, spec: AttentionSpec) -> list[Site]:
-    """Replaces every attention layer of a known host class, in place, and keeps its weights.
+    """Replaces every attention layer of a known host class, in place, and keeps its weights; on an error the model is untouched.
 
-    Streams that the host lacks start as the host's own do: truncated normal of deviation 0.02, bias 0.
+    Streams that the host lacks, and those that the operator makes wider than the host's, start as the host's own do: truncated
+    normal of deviation 0.02, bias 0.
 
     Args:
-        model: a timm ViT or DeiT, or anything that holds `timm.layers.Attention`.
+        model: a timm ViT, DeiT, Swin or ConViT, or anything that holds their attention classes.
         spec: the attention; layers that it does not choose get softmax, by the same path.
 
     Returns:
@@ -109,17 +63,29 @@ def replace_attention(model: nn.Module, spec: AttentionSpec) -> list[Site]:
 
     Raises:
         UnknownName: no such operator, pattern or option.
-        DnaError: the model holds no known host, or one with a part that the layer does not know.
+        DnaError: the model holds no known host, one with a part that the layer does not know, or one where the operator or the
+            pattern cannot stand.
     """
     check_attention(spec)
+    if spec.pattern is not None and any(isinstance(module, PatchDropout) for module in model.modules()):
+        raise DnaError(
+            f"attention pattern {spec.pattern!r} goes by the place of patches in the picture: patch_drop_rate must be 0"
+        )
     found = [(path, module) for path, module in model.named_modules() if type(module) in HOSTS and path]
     if not found:
         seen = sorted({type(module).__name__ for module in model.modules() if not type(module).__module__.startswith("torch.")})
-        known = ", ".join(f"{host.__module__}.{host.__name__}" for host in HOSTS)
-        raise DnaError(f"no attention layer to replace: {known} is known, the model has {', '.join(seen) or 'torch classes'}")
+        known = ", ".join(host.__name__ for host in HOSTS)
+        has = ", ".join(seen) or "torch classes"
+        raise DnaError(f"no attention layer to replace: timm's {known} are known, the model has {has}")
+    # A features_only model has its host one level down.
+    prefix = next(
+        (getattr(module, "num_prefix_tokens", 0) for module in model.modules() if hasattr(module, "num_prefix_tokens")), 0
+    )
+    places = [Place(spec, layer, len(found), prefix) for layer in range(len(found))]
+    built = [HOSTS[type(host)](host, place) for (_, host), place in zip(found, places, strict=True)]
     sites = []
-    for layer, (path, host) in enumerate(found):
+    for (path, host), layer, place in zip(found, built, places, strict=True):
         parent, _, child = path.rpartition(".")
-        setattr(model.get_submodule(parent), child, HOSTS[type(host)](host, spec, layer, len(found)))
-        sites.append(Site(path, type(host).__name__, layer, choose_spec(spec, layer, len(found)).label))
+        setattr(model.get_submodule(parent), child, layer)
+        sites.append(Site(path, type(host).__name__, place.layer, place.chosen.label))
     return sites

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,20 +9,21 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
 from dna_suite.attention.multihead import MultiHeadAttention, split_packed
 from dna_suite.attention.warm_start import Change, warm_start
 from dna_suite.backbones.files import find_checkpoint, read_file
 from dna_suite.backbones.images import build_image_model
+from dna_suite.backbones.positions import resize_position, resize_tables
+from dna_suite.catalogue import BACKBONES
 from dna_suite.errors import DnaError, UnknownName
 from dna_suite.spec import AttentionSpec
 
 VERSION = 1
-HEADS = ("head", "head_dist")
+HEADS = ("head", "head_dist", "head.fc")
 NESTS = ("model", "state_dict", "module", "model_ema")
-DROPPABLE = ("q_neg", "v_neg", "alpha")
+DROPPABLE = ("q_neg", "v_neg", "alpha", "lambda")
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def load_into(
         model: from `build_image_model`.
         weights: from `read_weights`.
         attention: the model's attention.
-        drop: streams and parameters that may be lost, of "q_neg", "v_neg" and "alpha".
+        drop: streams and parameters that may be lost, of "q_neg", "v_neg", "alpha" and "lambda".
         factor: negative stream over the positive one where the weights have no negative branch.
 
     Raises:
@@ -156,7 +156,8 @@ def load_into(
         state, added = warm_start(model, state, factor)
         changes += added
     changes += _keep_head(wanted, state)
-    changes += _resize_position(model, wanted, state, weights.source)
+    changes += resize_position(model, wanted, state, weights.source)
+    changes += resize_tables(model, state)
     _check_match(wanted, state, weights.source)
     model.load_state_dict(state)
     touched = {change.tensor for change in changes}
@@ -184,9 +185,9 @@ def load_model(run: str | Path, checkpoint: str = "best") -> nn.Module:
         raise DnaError(f"{weights.source}: no checkpoint of a run: it does not say which model its weights belong to")
     try:
         backbone, classes, transform = dict(record["backbone"]), list(record["classes"]), dict(record["transform"])
-        keys = ("patch", "dim", "depth", "heads", "image_size", "drop_path", "class_token_position")
-        shape = {key: backbone[key] for key in keys}
         name, size = backbone["name"], backbone["size"]
+        own = {field.name for field in fields(BACKBONES[name][size])} & {"patch", "dim", "depth", "heads"}
+        shape = {key: backbone[key] for key in (*own, "image_size", "drop_path", "class_token_position")}
     except (KeyError, TypeError, ValueError) as error:
         raise DnaError(f"{weights.source}: the record of this checkpoint describes no image model: {error!r}") from None
     model: Any = build_image_model(name, size=size, attention=weights.attention, num_classes=len(classes), **shape)
@@ -212,13 +213,24 @@ def _check_tensors(state: Mapping[str, Any], file: Path) -> dict[str, Tensor]:
 
 
 def _guess_attention(tensors: Mapping[str, Tensor]) -> AttentionSpec:
-    """The attention that tensors of others were made with, by the streams that they have."""
+    """The attention that tensors of others were made with, by the streams that they have and their widths.
+
+    An operator without parameters of its own and with the widths of softmax looks like softmax.
+    """
     streams = {part for name in tensors for part in name.split(".")[-2:]}
     if "q_neg" in streams:
         return AttentionSpec("dna" if "v_neg" in streams else "dna-q")
     if "v_neg" in streams:
         return AttentionSpec("dna-v")
-    return AttentionSpec("dna-shared" if "alpha" in streams else "softmax")
+    if "alpha" in streams:
+        return AttentionSpec("dna-shared")
+    if "lambda_plain" in streams or "lambda_q1" in streams:
+        return AttentionSpec("differential", options={"plain": True} if "lambda_plain" in streams else {})
+    q, v = (next((t for name, t in tensors.items() if f".{name}".endswith(f".{stream}.weight")), None) for stream in "qv")
+    if q is None or v is None or q.dim() != 2:
+        return AttentionSpec()
+    wide = 2 * q.shape[0] == 3 * q.shape[1] and v.shape == q.shape
+    return AttentionSpec("softmax-wide" if wide else "softmax-value" if len(v) == 2 * len(q) else "softmax")
 
 
 def _drop_streams(
@@ -235,7 +247,8 @@ def _drop_streams(
         extra = [name for name in state if name.startswith(prefix) and name not in wanted]
         streams = {name.removeprefix(prefix).split(".")[0] for name in extra} & {"q_neg", "v_neg"}
         owned = [name for name in extra if name.removeprefix(prefix).split(".")[0] in {*streams, "operator"}]
-        lost |= streams or {name.rpartition(".")[2] for name in owned}
+        # Differential attention's norm goes with its lambda.
+        lost |= streams or {"alpha" if name.endswith(".alpha") else "lambda" for name in owned}
         for name in owned:
             del state[name]
             changes.append(Change(name, "dropped", f"{attention.label} has none"))
@@ -262,26 +275,6 @@ def _keep_head(wanted: Mapping[str, Tensor], state: dict[str, Tensor]) -> list[C
             state[name] = wanted[name]
             changes.append(Change(name, "re-initialised", f"{classes} classes in the weights, {len(wanted[weight])} here"))
     return changes
-
-
-def _resize_position(model: Any, wanted: Mapping[str, Tensor], state: dict[str, Tensor], source: Path) -> list[Change]:
-    """Resizes the position table to the model's grid of patches."""
-    old, new = state.get("pos_embed"), wanted.get("pos_embed")
-    if old is None or new is None or old.dim() != 3 or old.shape[1] == new.shape[1] or old.shape[2] != new.shape[2]:
-        return []
-    rows, prefix = old.shape[1], 0 if model.no_embed_class else model.num_prefix_tokens
-    side = math.isqrt(max(rows - prefix, 0))
-    if side < 1 or side * side != rows - prefix:
-        fit = _is_square(rows - 1) if prefix == 0 else _is_square(rows)
-        hint = f": model.class_token_position={'true' if prefix == 0 else 'false'} fits it" if fit else ""
-        raise DnaError(f"{source}: a position table of {rows} rows is no square grid with {prefix} rows before it{hint}")
-    grid = model.patch_embed.grid_size
-    state["pos_embed"] = resample_abs_pos_embed(old.float(), new_size=list(grid), num_prefix_tokens=prefix)
-    return [Change("pos_embed", "resized", f"{side} x {side} -> {grid[0]} x {grid[1]} patches, bicubic")]
-
-
-def _is_square(number: int) -> bool:
-    return number > 0 and math.isqrt(number) ** 2 == number
 
 
 def _check_match(wanted: Mapping[str, Tensor], state: Mapping[str, Tensor], source: Path) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import copy
 import io
-import statistics
 import tempfile
-from time import perf_counter, process_time
 from typing import Any
 
 import torch
 from lightning.pytorch.callbacks import Callback
 
 from dna_suite.cli.argv import split_training
+from dna_suite.cli.bench_timing import Cost, compare, now, summarise
 from dna_suite.cli.checks import check_recipe
 from dna_suite.cli.session import Session, quieten
 from dna_suite.cli.train import Plan, choose_folder, prepare_recipe
@@ -22,7 +22,7 @@ from dna_suite.tasks.optim import build_optimizer, build_schedule
 RECIPE = "tasks/digits.yaml"
 # The first steps of an epoch fill caches.
 WARM_UP = 2
-Cost = tuple[float, float]
+ROUNDS = 15
 
 
 class Interleaved(Callback):
@@ -57,7 +57,7 @@ class Interleaved(Callback):
         """End the trainer's step before this one, take a bare one, and begin the trainer's next."""
         began = now()
         if self._since is not None and batch_idx > WARM_UP:
-            self.fit.append(since(self._since, began))
+            self.fit.append(began - self._since)
         loss = self.task.loss(self.batch, batch_idx)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.task.net.parameters(), trainer.gradient_clip_val)
@@ -67,26 +67,16 @@ class Interleaved(Callback):
         self.batch = next(self.batches, None)
         self._since = now()
         if batch_idx > WARM_UP:
-            self.bare.append(since(began, self._since))
+            self.bare.append(self._since - began)
 
 
-def now() -> Cost:
-    """Seconds on the wall's clock and of this process's CPU time."""
-    return perf_counter(), process_time()
-
-
-def since(before: Cost, after: Cost) -> Cost:
-    """What passed between two readings."""
-    return after[0] - before[0], after[1] - before[1]
-
-
-def measure(rounds: int, threads: int) -> dict[str, Any]:
+def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Median cost of a digits step in the trainer with all its callbacks over that in a bare loop.
 
     Args:
-        rounds: epochs of 20 steps.
-        threads: threads of torch.
+        options: rounds, which are epochs of 20 steps, and threads.
     """
+    rounds, threads = options.rounds or ROUNDS, options.threads
     torch.set_num_threads(threads)
     quieten()
     timer = Interleaved()
@@ -101,18 +91,19 @@ def measure(rounds: int, threads: int) -> dict[str, Any]:
         trainer.callbacks.insert(0, timer)
         with contextlib.redirect_stdout(io.StringIO()):
             session.fit()
-    pairs = list(zip(timer.bare, timer.fit, strict=False))
-    ratio, cpu_ratio = (statistics.median(fit[clock] / bare[clock] for bare, fit in pairs) for clock in (0, 1))
-    fit, bare = (1e3 * statistics.median(wall for wall, _ in costs) for costs in (timer.fit, timer.bare))
-    line = f"a step in dna fit {fit:.2f} ms, in a bare loop {bare:.2f} ms; ratio {ratio:.3f}, of CPU time {cpu_ratio:.3f}"
+    count = min(len(timer.bare), len(timer.fit))
+    costs = {"fit": timer.fit[:count], "bare": timer.bare[:count]}
+    found = compare(costs["fit"], costs["bare"])
+    fit, bare = (summarise(costs[side])["ms"] for side in ("fit", "bare"))
+    line = f"a step in dna fit {fit:.2f} ms, in a bare loop {bare:.2f} ms; ratio {found['ratio']:.3f}"
     return {
-        "line": f"{line} (medians of {len(pairs)} pairs, {threads} threads)",
+        "line": f"{line}, of CPU time {found['cpu_ratio']:.3f} (medians of {count} pairs, {threads} threads)",
         "recipe": RECIPE,
         "threads": threads,
-        "pairs": len(pairs),
+        "pairs": count,
         "fit_ms": fit,
         "bare_ms": bare,
-        "ratio": ratio,
-        "cpu_ratio": cpu_ratio,
-        "ratio_quartiles": statistics.quantiles((fit[0] / bare[0] for bare, fit in pairs), n=4),
+        "ratio": found["ratio"],
+        "cpu_ratio": found["cpu_ratio"],
+        "ratio_quartiles": [found["quartiles"][0], found["ratio"], found["quartiles"][1]],
     }

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dna_suite.catalogue import BACKBONES, DATASETS, METRICS, OPERATORS, PATTERNS, TASKS
+from dna_suite.catalogue import (
+    BACKBONES,
+    DATASETS,
+    METRICS,
+    OPERATORS,
+    PATTERNS,
+    TASKS,
+    WRITTEN_OUT_TOKENS,
+    ConViT,
+    Cost,
+    Swin,
+    ViT,
+)
 from dna_suite.cli.argv import Parser
 from dna_suite.cli.shipped import FOLDERS, shipped_files
 from dna_suite.errors import UnknownName
@@ -33,25 +45,58 @@ def run(arguments: list[str]) -> int:
 
 
 def attention_rows() -> Rows:
-    """Each operator: name, formula, options with their defaults, source."""
-    return [
-        (name, entry.formula, " ".join(f"{option}={default}" for option, default in entry.options.items()), entry.source)
-        for name, entry in OPERATORS.items()
-    ]
+    """Each operator: formula, streams, options with their defaults, cost, engine, kept maps, source; a line each."""
+    rows: Rows = []
+    for name, entry in OPERATORS.items():
+        rows += [(name, "formula", entry.formula), ("", "streams", " ".join(entry.streams))]
+        if entry.options:
+            rows.append(("", "options", " ".join(f"{option}={default}" for option, default in entry.options.items())))
+        if entry.cost is not None:
+            rows.append(("", "cost", _cost(entry.cost)))
+            rows += [("", "engine", entry.cost.engine), ("", "keeps", _kept(entry.cost))]
+        rows.append(("", "source", entry.source))
+    return rows
+
+
+def _cost(cost: Cost) -> str:
+    return f"{cost.multiply_adds:.3g} x softmax's multiply-adds in ViT-B, {cost.parameters:.3g} x its layer's parameters"
+
+
+def _kept(cost: Cost) -> str:
+    if not cost.keeps_map or "always" in cost.keeps_map:
+        return "N x N maps" if cost.keeps_map else f"no N x N map above {WRITTEN_OUT_TOKENS} tokens"
+    return f"N x N maps with {' or '.join(cost.keeps_map)}, else none above {WRITTEN_OUT_TOKENS} tokens"
 
 
 def pattern_rows() -> Rows:
-    """Each sparse pattern: name and what it keeps."""
-    return [(name, text) for name, text in PATTERNS.items()]
+    """Each sparse pattern: kept pairs, options with their defaults, engine at many patches, source; a line each."""
+    rows: Rows = []
+    for name, entry in PATTERNS.items():
+        options = [f"{option}={default}" for option, default in entry.options.items()]
+        rows.append((name, "pairs", entry.formula))
+        rows += [("", "options", " ".join(options[first : first + 5])) for first in range(0, len(options), 5)]
+        rows.append(("", "engine", "offsets on a CPU, else dense, masked" if entry.diagonal else "dense, masked"))
+        rows.append(("", "source", entry.source))
+    return rows
 
 
 def backbone_rows() -> Rows:
     """Each size of each backbone: its shape."""
     return [
-        (name, size, f"width {vit.dim}, {vit.depth} blocks, {vit.heads} heads, patch {vit.patch}{', distilled' * vit.distilled}")
+        (name, size, f"width {shape.dim}, {shape.depth} blocks, {shape.heads} heads, patch {shape.patch}{_special(shape)}")
         for name, sizes in BACKBONES.items()
-        for size, vit in sizes.items()
+        for size, shape in sizes.items()
     ]
+
+
+def _special(shape: ViT | Swin | ConViT) -> str:
+    match shape:
+        case Swin():
+            return f", {len(shape.depths)} stages, windows {shape.window} x {shape.window}"
+        case ConViT():
+            return f", the first {shape.local} gated"
+        case _:
+            return ", distilled" * shape.distilled
 
 
 def task_rows() -> Rows:

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("dna_suite.cli.data", "make a toy data set, check a real one"),
     "doctor": ("dna_suite.cli.doctor", "versions, devices, extras and what would stop a run"),
     "init": ("dna_suite.cli.init", "copy the shipped recipes for editing"),
+    "check": ("dna_suite.cli.check", "every attention against float64 on this machine"),
     "bench": ("dna_suite.cli.bench", "measure speed and memory"),
     "tables": ("dna_suite.cli.tables", "write the results table of the README"),
 }

@@ -132,10 +132,15 @@ def planned_processes(recipe: Recipe) -> int:
 
 def network_lines(task: Any, net: Any) -> list[str]:
     """Attention sites and cost."""
+    import torch
+
     from dna_suite.backbones.cost import count_multiply_adds, count_parameters
+    from dna_suite.backbones.engines import grouped_engines
     from dna_suite.runs.summary import grouped_sites
 
     lines = ["attention sites:", *(f"  {line}" for line in grouped_sites(net))]
+    engines = grouped_engines(net, "cuda" if torch.cuda.is_available() else "cpu")
+    lines += [f"engine:          {line}" for line in engines]
     lines.append(f"parameters:      {count_parameters(net):,}")
     cost = count_multiply_adds(net, task.image_size)
     lines.append(f"multiply-adds:   {cost:,} for one picture of {task.image_size} px (attention un-fused)")

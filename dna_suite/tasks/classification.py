@@ -27,14 +27,14 @@ class ImageClassification(Task):
 
     Args:
         backbone: a key of `catalogue.BACKBONES`.
-        size: paper, or tiny: the same classes at width 48 and two blocks.
+        size: paper, or tiny: the same classes, with two or three narrow blocks.
         attention: which attention stands in which layers.
         optim: optimiser.
         schedule: learning rate over the run.
         patch: side of a patch, pixels; None is the backbone's.
-        dim: width of a token; None is the backbone's.
-        depth: number of blocks; None is the backbone's.
-        heads: attention heads; None is the backbone's.
+        dim: width of a token, in Swin's first stage; None is the backbone's.
+        depth: number of blocks; None is the backbone's; Swin has stages instead.
+        heads: attention heads, in Swin's first stage; None is the backbone's.
         drop_path: stochastic depth of the last block; it rises in a straight line from 0.
         class_token_position: the position table has a row for the class token, as timm's has.
         label_smoothing: part of the target that is spread over all classes.
@@ -121,7 +121,9 @@ class ImageClassification(Task):
     def describe_network(self) -> dict[str, Any]:
         """Backbone, classes and evaluation transform."""
         given = {"patch": self.patch, "dim": self.dim, "depth": self.depth, "heads": self.heads}
-        shape = dataclasses.asdict(BACKBONES[self.backbone][self.size])
+        fields = dataclasses.asdict(BACKBONES[self.backbone][self.size])
+        # A tuple would come back from a file of JSON as a list.
+        shape = {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}
         shape.update({key: value for key, value in given.items() if value is not None})
         backbone = {
             "name": self.backbone,

@@ -6,21 +6,20 @@ import torch
 from dna_suite.attention.reference import compute_reference
 from dna_suite.errors import UnknownName
 
-from .golden_cases import ALPHA, CASES, SCALE, make_bias, make_mask, make_streams
+from .golden_cases import CASES, find_scale, make_bias, make_mask, make_operator, make_streams, split_name
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_golden_outputs(case):
-    alpha = None if case["operator"] in ("softmax", "dna-shared-plain") else ALPHA
     zero_logit = case["options"].get("mask_mode") == "zero_logit"
     out = compute_reference(
-        case["operator"],
+        split_name(case["operator"])[0],
         make_streams(case),
-        scale=SCALE,
+        scale=find_scale(case["operator"]),
         bias=make_bias(case),
         mask=make_mask(case),
-        alpha=alpha,
         zero_logit=zero_logit,
+        **make_operator(case["operator"]).constants(),
     )
     # Float64 loops over five terms, summed in another order.
     assert (out[0] - torch.tensor(case["out"], dtype=torch.float64)).abs().max() <= 1e-14

@@ -6,16 +6,22 @@ import torch
 from dna_suite.attention.registry import build_attention
 from dna_suite.attention.warm_start import warm_start
 from dna_suite.catalogue import OPERATORS
+from dna_suite.errors import DnaError
 from dna_suite.spec import AttentionSpec
+
+WIDER = {
+    "softmax-wide": r"SoftmaxWide: q.weight is \[8, 8\], \[12, 8\] here",
+    "softmax-value": r"SoftmaxValue: v.weight is \[8, 8\], \[16, 8\] here",
+}
 
 
 def build(name, seed):
     torch.manual_seed(seed)
-    return build_attention(AttentionSpec(name), dim=8, heads=2)
+    return build_attention(AttentionSpec(name), dim=8, heads=2, layer=2, depth=4)
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_softmax_weights_complete_any_operator(name):
+@pytest.mark.parametrize("name", [name for name in OPERATORS if name not in WIDER])
+def test_softmax_weights_complete_any_operator_of_its_width(name):
     source, target = build("softmax", 0).state_dict(), build(name, 1)
     state, changes = warm_start(target, source, factor=0.25)
     target.load_state_dict(state)
@@ -25,6 +31,27 @@ def test_softmax_weights_complete_any_operator(name):
         positive = source[f"{stream.removesuffix('_neg')}.weight"]
         assert torch.equal(target.state_dict()[f"{stream}.weight"], 0.25 * positive)
     assert {change.tensor for change in changes} == set(target.state_dict()) - set(source)
+
+
+@pytest.mark.parametrize("name", WIDER)
+def test_weights_of_another_width_are_refused(name):
+    with pytest.raises(DnaError, match=rf"warm start of {WIDER[name]}: the widths must be equal"):
+        warm_start(build(name, 1), build("softmax", 0).state_dict())
+    own = build(name, 0).state_dict()
+    state, changes = warm_start(build(name, 1), own)
+    assert changes == []
+    assert all(torch.equal(state[key], tensor) for key, tensor in own.items())
+
+
+def test_a_differential_layer_starts_with_the_projections_and_lambda_of_its_layer():
+    source, target = build("softmax", 0), build("differential", 1)
+    before = target.operator.compute_lambda().item()
+    state, changes = warm_start(target, source.state_dict())
+    target.load_state_dict(state)
+    assert {str(change).split(" (")[0] for change in changes} == {
+        f"start value: operator.{name}" for name in ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2", "sub_norm.weight")
+    }
+    assert target.operator.compute_lambda().item() == before
 
 
 def test_the_report_says_where_each_tensor_came_from():

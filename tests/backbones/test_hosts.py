@@ -167,7 +167,7 @@ def test_softmin_gives_no_weight_to_what_an_additive_mask_blocks():
 
 
 def test_no_site_is_an_error_that_names_the_classes_seen():
-    with pytest.raises(DnaError, match=r"no attention layer to replace: .*Attention is known, the model has .*Block.*ResNet"):
+    with pytest.raises(DnaError, match=r"no attention layer to replace: timm's Attention.*, MHSA are known, .*Block.*ResNet"):
         replace_attention(timm.create_model("resnet18"), AttentionSpec("dna"))
     with pytest.raises(DnaError, match="the model has torch classes"):
         replace_attention(nn.Linear(2, 2), AttentionSpec())
@@ -204,3 +204,44 @@ def test_vit_tiny_trains_with_checkpointing_and_serves_other_sizes_and_features(
     features = model.forward_intermediates(x, intermediates_only=True)
     assert [f.shape for f in features] == [(2, 192, 2, 2)] * 2
     assert not torch.equal(features[0], features[1])
+
+
+@pytest.mark.parametrize("backbone", ["vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224"])
+def test_a_features_only_model_takes_another_attention(backbone):
+    kwargs = {"img_size": 32, "depth": 2, "features_only": True, "out_indices": (0, 1), "dynamic_img_size": True}
+    models = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        models.append(timm.create_model(backbone, **kwargs).double().eval())
+    original, model = models
+    sites = replace_attention(model, AttentionSpec("dna", options={"alpha": 0.0}))
+    assert [site.path for site in sites] == ["model.blocks.0.attn", "model.blocks.1.attn"]
+    for side in (32, 48):
+        pairs = zip(model(pictures(side)), original(pictures(side)), strict=True)
+        assert all(a.shape == (2, 192, side // 16, side // 16) and difference(a, b) <= TOLERANCE for a, b in pairs)
+
+
+@pytest.mark.parametrize(("build", "prefix"), [(VisionTransformer, 1), (VisionTransformerDistilled, 2)])
+def test_a_pattern_leaves_the_prefix_tokens_dense(build, prefix):
+    model = host(build)
+    replace_attention(model, AttentionSpec("dna", pattern="longformer"))
+    assert [block.attn.pattern.prefix for block in model.blocks] == [prefix] * 3
+    mask = model.blocks[0].attn.pattern.mask(16 + prefix, torch.device("cpu")).reshape(-1, 16 + prefix, 16 + prefix)[0]
+    assert mask[:prefix].all()
+    assert mask[:, :prefix].all()
+    assert not mask.all()
+    features = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1, features_only=True, out_indices=(0,))
+    replace_attention(features, AttentionSpec("dna", pattern="longformer"))
+    assert [module.pattern.prefix for module in features.modules() if isinstance(module, MultiHeadAttention)] == [1]
+
+
+def test_projections_that_an_operator_makes_wider_start_afresh():
+    original, model = host(), host()
+    replace_attention(model, AttentionSpec("softmax-value"))
+    attention, packed = model.blocks[0].attn, original.blocks[0].attn.qkv.weight
+    assert torch.equal(attention.q.weight, packed[:48])
+    assert torch.equal(attention.k.weight, packed[48:96])
+    assert attention.v.weight.shape == (96, 48)
+    # The host's weights have deviation 0.1.
+    assert attention.v.weight.std() < 0.03
+    assert attention.proj.weight.std() < 0.03

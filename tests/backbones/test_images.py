@@ -21,8 +21,10 @@ def test_the_tiny_shape_of_every_backbone_runs(backbone):
     model = build(backbone, attention=AttentionSpec("dna")).eval()
     assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
     shape = BACKBONES[backbone]["tiny"]
-    assert (model.embed_dim, len(model.blocks), model.num_prefix_tokens) == (shape.dim, shape.depth, 1 + shape.distilled)
+    assert (model.embed_dim, model.patch_embed.patch_size) == (shape.dim, (shape.patch, shape.patch))
     assert [site.operator for site in model.sites] == ["dna"] * shape.depth
+    layers = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
+    assert (layers[0].heads, layers[0].head_dim) == (shape.heads, shape.dim // shape.heads)
     assert model.attention == AttentionSpec("dna")
 
 
@@ -32,6 +34,26 @@ def test_overrides_replace_the_backbones_numbers():
     assert model.pos_embed.shape == (1, 50, 60)
     layers = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
     assert [(layer.heads, layer.head_dim) for layer in layers] == [(5, 12)] * 3
+
+
+def test_the_paper_shape_of_every_vit_has_its_prefix_tokens():
+    for backbone, tokens in {"vit_base": 1, "deit_base_distilled": 2}.items():
+        assert build(backbone).num_prefix_tokens == tokens
+
+
+def test_swin_takes_the_numbers_of_its_first_stage():
+    model = build("swin_tiny", dim=32, heads=2, patch=2)
+    stages = [[(block.attn.heads, block.attn.proj.out_features) for block in stage.blocks] for stage in model.layers]
+    assert stages == [[(2, 32), (2, 32)], [(4, 64)]]
+    assert [block.shift_size for block in model.layers[0].blocks] == [(0, 0), (3, 3)]
+    assert model.layers[0].blocks[0].attn.window_size == (7, 7)
+    assert [site.path for site in model.sites] == ["layers.0.blocks.0.attn", "layers.0.blocks.1.attn", "layers.1.blocks.0.attn"]
+
+
+def test_convit_gates_its_first_blocks():
+    model = build("convit_tiny", depth=3, heads=3)
+    assert [site.host for site in model.sites] == ["GPSA", "MHSA", "MHSA"]
+    assert (model.embed_dim, model.blocks[0].attn.heads, model.local_up_to_layer) == (48, 3, 1)
 
 
 def test_drop_path_rises_linearly():
@@ -69,6 +91,10 @@ def test_softmax_and_dna_share_every_common_weight_under_one_seed():
         ({"drop_path": 1.0}, r"model\.drop_path 1\.0: a share from 0"),
         ({"attention": AttentionSpec("dna", layers="5")}, r"attention\.layers '5': the model has layers 0 to 1"),
         ({"backbone": "deit_tiny_distilled", "class_token_position": False}, r"class_token_position false is for plain ViTs"),
+        ({"backbone": "convit_tiny", "class_token_position": False}, r"convit_tiny has no position for a class token"),
+        ({"backbone": "swin_tiny", "depth": 3}, r"model\.depth 3: swin_tiny has none; depth is that of its stages"),
+        ({"backbone": "swin_tiny", "heads": 5}, r"model\.heads 5 does not divide model\.dim 24: 4, 6 would"),
+        ({"backbone": "swin_tiny", "image_size": 30}, r"data\.size 30 is not a multiple of model\.patch 8: 32 would be"),
     ],
 )
 def test_impossible_shapes_are_told_with_their_keys(kwargs, message):

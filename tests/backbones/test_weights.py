@@ -127,8 +127,8 @@ def test_safetensors_load(tmp_path):
 def test_the_attention_of_a_foreign_file_is_told_from_its_streams(tmp_path, name):
     torch.save(build(name).state_dict(), tmp_path / "weights.pth")
     guessed = read_weights(tmp_path / "weights.pth").attention.name
-    # Without a parameter of its own the plain variant looks like softmax.
-    assert guessed == ("softmax" if name == "dna-shared-plain" else name)
+    # Without a parameter or width of its own an operator looks like softmax.
+    assert guessed == ("softmax" if name in ("dna-shared-plain", "cog") else name)
 
 
 def test_softmax_weights_in_dna_report_exactly_the_negative_branch(tmp_path):
@@ -263,3 +263,75 @@ def test_half_precision_weights_become_the_models_type(tmp_path):
     assert model.norm.weight.dtype == torch.float32
     # 1e-4 of half-precision weights must not vanish: numbers below 6e-8 are zero in that type.
     assert torch.equal(model.blocks[0].attn.v_neg.weight, 1e-4 * source.blocks[0].attn.v.weight.half().float())
+
+
+def build_other(backbone, name="softmax", seed=0, image_size=32):
+    torch.manual_seed(seed)
+    return build_image_model(backbone, size="tiny", attention=AttentionSpec(name), num_classes=10, image_size=image_size)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "shape"),
+    [
+        ("swin_tiny", {"dim": 24, "depths": [2, 1], "heads": 3, "patch": 8, "window": 7}),
+        ("convit_base", {"dim": 48, "depth": 2, "heads": 4, "patch": 16, "local": 1}),
+    ],
+)
+def test_models_of_windows_and_gates_come_back_from_their_runs(tmp_path, backbone, shape):
+    source = build_other(backbone, "dna")
+    described = {"name": backbone, "size": "tiny", **shape, "image_size": 32, "class_token_position": True, "drop_path": 0.0}
+    model = load_model(save_run(tmp_path, source, "dna", backbone=described))
+    assert equal_states(model, source.state_dict())
+    assert torch.equal(model(pictures()), source.eval()(pictures()))
+
+
+@pytest.mark.parametrize("backbone", ["swin_tiny", "convit_tiny"])
+def test_softmax_weights_of_windows_and_gates_in_dna_report_the_negative_branch(tmp_path, backbone):
+    source, model = build_other(backbone), build_other(backbone, "dna", seed=1)
+    report = fit(read_weights(save_run(tmp_path, source)), model)
+    assert {change.tensor for change in report.changes} == model.state_dict().keys() - source.state_dict().keys()
+    state = model.state_dict()
+    assert all(torch.equal(state[key], tensor) for key, tensor in source.state_dict().items())
+
+
+def test_a_table_of_another_window_is_resized_as_timm_does(tmp_path):
+    source, model = build_other("swin_tiny"), build_other("swin_tiny", seed=1, image_size=48)
+    torch.save(source.state_dict(), tmp_path / "weights.pth")
+    report = fit(read_weights(tmp_path / "weights.pth"), model)
+    assert [(change.action, change.detail) for change in report.changes] == [
+        ("resized", "windows of 4 x 4 -> 6 x 6"),
+        ("resized", "windows of 4 x 4 -> 6 x 6"),
+        ("resized", "windows of 2 x 2 -> 3 x 3"),
+    ]
+    source.set_input_size(img_size=48, window_size=7)
+    assert equal_states(model, source.state_dict())
+
+
+def test_convit_s_position_table_has_no_row_for_its_class_token(tmp_path):
+    source, model = build_other("convit_tiny", image_size=64), build_other("convit_tiny", seed=1)
+    torch.save(source.state_dict(), tmp_path / "weights.pth")
+    report = fit(read_weights(tmp_path / "weights.pth"), model)
+    assert [(change.tensor, change.detail) for change in report.changes] == [("pos_embed", "4 x 4 -> 2 x 2 patches, bicubic")]
+    assert model.pos_embed.shape == (1, 4, 48)
+
+
+def test_a_swin_head_of_another_class_count_keeps_its_start(tmp_path):
+    source, model = build_other("swin_tiny"), build_other("swin_tiny", seed=1)
+    model.reset_classifier(4)
+    start = model.head.fc.weight.clone()
+    torch.save(source.state_dict(), tmp_path / "weights.pth")
+    assert fit(read_weights(tmp_path / "weights.pth"), model).reinitialised == ("head.fc.weight", "head.fc.bias")
+    assert torch.equal(model.head.fc.weight, start)
+
+
+def test_differential_weights_lose_their_lambda_by_name(tmp_path):
+    source, model = build("differential"), build(seed=1)
+    torch.save(source.state_dict(), tmp_path / "weights.pth")
+    weights = read_weights(tmp_path / "weights.pth")
+    with pytest.raises(DnaError, match="differential -> softmax loses lambda; to accept that: --init_drop lambda"):
+        fit(weights, model)
+    report = fit(weights, model, drop=["lambda"])
+    assert {change.tensor.rpartition("operator.")[2] for change in report.changes} == {
+        *(f"lambda_{end}" for end in ("q1", "k1", "q2", "k2")),
+        "sub_norm.weight",
+    }

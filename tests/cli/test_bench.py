@@ -6,13 +6,35 @@ from dna_suite.cli.bench import run
 from dna_suite.errors import DnaError, UnknownName
 
 
-def test_wrong_words_are_one_line_before_anything_is_measured():
-    with pytest.raises(UnknownName, match=r"unknown benchmark 'lop'.*'loop'"):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["lop"], r"unknown benchmark 'lop'.*'loop'"),
+        (["loop", "--rounds", "0"], "--rounds 0: 1 or more"),
+        (["attention", "--heads", "0"], "--heads 0: 1 or more"),
+        (["loop", "--thread", "1"], "--thread"),
+        (["loop", "--lengths", "197"], "--lengths belongs to dna bench attention, not to loop"),
+        (["model", "--backbone", "vit_bas"], r"unknown backbone 'vit_bas' \(--backbone\); did you mean 'vit_base'"),
+        (["model", "--size", "large"], r"unknown size of vit_base 'large' \(--size\)"),
+        (["attention", "--operators", "dan"], r"unknown attention 'dan' \(--operators\); did you mean 'dna'"),
+        (["attention", "--operators", "dna+fibonaci"], r"unknown attention pattern 'fibonaci' \(--operators\)"),
+        (
+            ["attention", "--lengths", "9", "12", "15", "--batch", "1", "2"],
+            "--batch 1 2: one number, or one for each of 3 lengths",
+        ),
+        (["attention", "--lengths", "0"], "--lengths 0: numbers from 1"),
+        (["attention", "--dtype", "int8"], "invalid choice: 'int8'"),
+    ],
+)
+def test_wrong_words_are_one_line_before_anything_is_measured(words, message):
+    with pytest.raises(DnaError, match=message) as caught:
+        run(words)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_benchmark_is_an_unknown_name():
+    with pytest.raises(UnknownName):
         run(["lop"])
-    with pytest.raises(DnaError, match="--rounds 0: 1 or more"):
-        run(["loop", "--rounds", "0"])
-    with pytest.raises(DnaError, match="--thread"):
-        run(["loop", "--thread", "1"])
 
 
 @pytest.mark.slow

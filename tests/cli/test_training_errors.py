@@ -40,7 +40,7 @@ def line_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["fit", DIGITS, "--weights_only=true"], "--weights_only is not offered"),
         (["fit", DIGITS, "--run=runs/x"], "--run belongs to validate, test, predict, not to fit: --resume DIR"),
         (["fit", DIGITS, "--model.attention.name=dma"], "unknown attention 'dma' (command line); did you mean 'dna'?"),
-        (["fit", DIGITS, "--model.attention.pattern=longformer"], "unknown attention pattern 'longformer'"),
+        (["fit", DIGITS, "--model.attention.pattern=longformr"], "unknown attention pattern 'longformr'"),
         (["fit", DIGITS, "--model.attention.options.alpah=1"], "unknown option of attention 'softmax' 'alpah' (command line)"),
         (["fit", DIGITS, "--model.lrr=1"], "unknown recipe key 'model.lrr' (command line)"),
         (
