@@ -18,12 +18,14 @@ class Cost:
         engine: what computes it on the fused path.
         keeps_map: when the fused path keeps an N x N map of every head for the backward pass: "always", "dropout" of maps, or a
             "learned bias", whose own gradient has that size.
+        written_out: tokens up to which a training step on a CPU runs written out, since it is faster there.
     """
 
     multiply_adds: float
     parameters: float
     engine: str
     keeps_map: tuple[str, ...] = ("dropout", "learned bias")
+    written_out: int = 128
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,6 @@ class Operator:
     cost: Cost | None = None
 
 
-# Up to here a training step on a CPU runs written out, which is faster there.
-WRITTEN_OUT_TOKENS = 128
-
 # Tiles make the gradient of a learned bias piece by piece.
 TILED = ("dropout", "learned bias on CUDA")
 
@@ -62,7 +61,7 @@ OUR_OPERATORS: dict[str, Operator] = {
         ("q", "k", "v"),
         "s(Q K') V, V twice as wide",
         "DnA table 12, ViT-B†",
-        cost=Cost(1.179, 1.5, "tiles on a CPU, else SDPA with Q and K padded to the width of V", TILED),
+        cost=Cost(1.179, 1.5, "tiles on a CPU, else SDPA with Q and K padded to the width of V", TILED, 208),
     ),
     "dna": Operator(
         ("q", "q_neg", "k", "v", "v_neg"),
@@ -83,7 +82,7 @@ OUR_OPERATORS: dict[str, Operator] = {
         "s(Q K') V+ + a s^(Q K') V-",
         "DnA appendix C.5, QV±",
         {"alpha": 0.5},
-        cost=Cost(1.1, 1.25, "SDPA, two calls"),
+        cost=Cost(1.1, 1.25, "SDPA, two calls", written_out=208),
     ),
     "dna-shared": Operator(
         ("q", "k", "v"),

@@ -100,6 +100,8 @@ class DnAValue(Denoising):
     streams: ClassVar[tuple[str, ...]] = ("q", "k", "v", "v_neg")
     logit_products = 1
     value_products = 2
+    # One logit matrix serves both maps when written out: still 1.05 times as fast a step at 197 tokens.
+    small = 208
 
     def mix_fused(self, s: Streams, scores: Scores) -> Tensor:
         """Two fused calls."""
@@ -124,6 +126,7 @@ class DnAShared(DnAValue):
     streams: ClassVar[tuple[str, ...]] = ("q", "k", "v")
     logit_products = 1
     value_products = 1
+    small = Denoising.small
 
     def mix_fused(self, s: Streams, scores: Scores) -> Tensor:
         """In tiles on a CPU; elsewhere one fused call with the queries and their negatives."""

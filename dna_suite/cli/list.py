@@ -12,7 +12,6 @@ from dna_suite.catalogue import (
     OPERATORS,
     PATTERNS,
     TASKS,
-    WRITTEN_OUT_TOKENS,
     ConViT,
     Cost,
     Swin,
@@ -64,8 +63,8 @@ def _cost(cost: Cost) -> str:
 
 def _kept(cost: Cost) -> str:
     if not cost.keeps_map or "always" in cost.keeps_map:
-        return "N x N maps" if cost.keeps_map else f"no N x N map above {WRITTEN_OUT_TOKENS} tokens"
-    return f"N x N maps with {' or '.join(cost.keeps_map)}, else none above {WRITTEN_OUT_TOKENS} tokens"
+        return "N x N maps" if cost.keeps_map else f"no N x N map above {cost.written_out} tokens"
+    return f"N x N maps with {' or '.join(cost.keeps_map)}, else none above {cost.written_out} tokens"
 
 
 def pattern_rows() -> Rows:

@@ -193,10 +193,12 @@ def test_a_layer_trains_written_out_with_few_tokens_and_keeps_no_map_with_more(n
             layer(x).sum()
         return max(sizes)
 
-    assert largest(128) >= 2 * 128 * 128
-    # The widest stream is 8 times 129 times 2; a map would be 2 times 129 times 129.
-    assert largest(129) <= 16 * 129
-    assert largest(129, fused=False) >= 2 * 129 * 129
+    few_tokens = layer.operator.small
+    more = few_tokens + 1
+    assert largest(few_tokens) >= 2 * few_tokens**2
+    # The widest stream has 16 numbers for each token; a map would have 2 for each pair.
+    assert largest(more) <= 16 * more
+    assert largest(more, fused=False) >= 2 * more**2
     layer.fused = True
     few = layer.project(torch.zeros(1, 4, 8))
     assert not layer.operator.choose_path(few, layer.make_scores(few, None, None)).fused
