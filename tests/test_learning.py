@@ -18,5 +18,5 @@ def test_digits_are_learnt(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert main(["test", f"--run={run}"]) == 0
     entry = json.loads((Path(run) / "result.json").read_text())["metrics"]["test/top1"]
     assert entry["samples"] == 360
-    # The recipe promises 97 % for these two. For the others: 98 % of 360 pictures has a deviation of 0.74 points, four of them off.
+    # The recipe promises 97 % for these two. The others: 98 % of 360 pictures has a deviation of 0.74 points, four of them off.
     assert entry["value"] >= (0.97 if name in ("softmax", "dna") else 0.95)
