@@ -186,8 +186,9 @@ def monitored_value(trainer: Trainer, task: Any) -> float | None:
 
 def describe_best(trainer: Trainer, task: Any, value: float) -> dict[str, Any]:
     """Metric, value, epoch and optimiser step of the best validation, and all its metrics as (value, samples)."""
-    samples = getattr(task, "samples", {}).get("val")
-    metrics = {name: (float(logged), samples) for name, logged in trainer.callback_metrics.items() if name.startswith("val/")}
+    counted = getattr(task, "results", {})
+    logged = {name: float(value) for name, value in trainer.callback_metrics.items() if name.startswith("val/")}
+    metrics = {name: (value, counted[name][1] if name in counted else None) for name, value in logged.items()}
     place = {"epoch": trainer.current_epoch, "step": trainer.global_step}
     return {"metric": task.monitor, "value": value, **place, "metrics": metrics}
 

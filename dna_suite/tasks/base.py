@@ -52,7 +52,6 @@ class Task(pl.LightningModule):
         self.net: nn.Module | None = None
         self.initial_weights: Any = None
         self.optimisation: dict[str, Any] = {}
-        self.samples: dict[str, int] = {}
         self.results: dict[str, tuple[float, int]] = {}
         # A plain attribute: as a buffer, DistributedDataParallel would overwrite it with rank 0's at every step.
         self.train_loss_sum = torch.zeros(())

@@ -184,7 +184,6 @@ class ImageClassification(Task):
     def _log_scores(self, split: str, scores: ClassificationScores) -> None:
         values = scores.compute()
         samples = int(values.pop("samples"))
-        self.samples = {split: samples}
         self.results = {f"{split}/{key}": (value, samples) for key, value in values.items()}
         # Already global and exact: as float64, and written to the loggers by the train log, under the optimiser step.
         logged = {name: torch.tensor(value, dtype=torch.float64) for name, (value, _) in self.results.items()}
