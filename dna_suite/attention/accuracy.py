@@ -176,7 +176,7 @@ def _worse(worst: Accuracy, found: list[Tensor], expected: list[Tensor], streams
 
 def _make_layer(spec: AttentionSpec, path: Path, generator: torch.Generator) -> MultiHeadAttention:
     """A layer with random parameters in its operator."""
-    told = replace(spec, options=dict(path.options))
+    told = replace(spec, options={**spec.options, **path.options})
     layer = build_attention(told, dim=HEADS * HEAD_DIM, heads=HEADS, layer=1, depth=2, prefix=1)
     with torch.no_grad():
         for parameter in layer.operator.parameters():

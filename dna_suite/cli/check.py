@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dna_suite.catalogue import OPERATORS, PATTERNS
+from dataclasses import replace
+
+from dna_suite.catalogue import CHOICES, OPERATORS, PATTERNS
 from dna_suite.cli.argv import Parser
 from dna_suite.errors import UnknownName
 from dna_suite.runs.tables import Table
@@ -54,15 +56,31 @@ def choose_specs(operators: list[str] | None, patterns: list[str] | None) -> lis
     """
     names = list(dict.fromkeys(operators or OPERATORS))
     chosen = [name for name in dict.fromkeys(patterns or PATTERNS) if name != "none"]
-    dense = [] if patterns and "none" not in patterns else [AttentionSpec(name) for name in names]
+    dense = [] if patterns and "none" not in patterns else [spec for name in names for spec in list_forms(AttentionSpec(name))]
     everything = operators is None and patterns is None
     sparse = [
-        AttentionSpec(name, pattern)
+        spec
         for pattern in chosen
         for name in names
         if not everything or pattern == "fibottention" or name == "dna"
+        for spec in list_forms(AttentionSpec(name, pattern))
+        if not everything or name == "dna" or not spec.options
     ]
     return [*dense, *sparse]
+
+
+def list_forms(spec: AttentionSpec) -> list[AttentionSpec]:
+    """An attention with its defaults, then with each switch and each variant that makes another function of it.
+
+    Options of degree, such as a window, change no formula; engine and mask mode are paths of their own.
+    """
+    if spec.pattern is None:
+        options = OPERATORS[spec.name].options
+        others = [{key: not value} for key, value in options.items() if isinstance(value, bool)]
+    else:
+        default = PATTERNS[spec.pattern].options.get("variant")
+        others = [{"variant": variant} for variant in CHOICES["variant"] if default is not None and variant != default]
+    return [spec, *(replace(spec, options=options) for options in others)]
 
 
 def choose_devices(names: list[str] | None) -> list[str]:
@@ -86,7 +104,7 @@ def compare(specs: list[AttentionSpec], device: str) -> tuple[Table, int]:
 
     table = Table(f"{device}: error of the output, of the gradients")
     rows = [(spec, path) for spec in specs for path in list_paths(spec, device)]
-    table.add("attention", [*(f"{spec.label}, {path.name}" for spec, path in rows), "bound"])
+    table.add("attention", [*(f"{describe(spec)}, {path.name}" for spec, path in rows), "bound"])
     wrong = 0
     for dtype, bounds in BOUNDS.items():
         cells = []
@@ -94,7 +112,7 @@ def compare(specs: list[AttentionSpec], device: str) -> tuple[Table, int]:
             found = measure_accuracy(spec, path, dtype, device)
             if found.refused:
                 cells.append("refused")
-                _note(table, f"{spec.label}: {found.refused}")
+                _note(table, f"{describe(spec)}: {found.refused}")
                 continue
             errors = (found.output, found.gradient)
             wrong += sum(not error <= bound for error, bound in zip(errors, bounds, strict=True))
@@ -104,6 +122,11 @@ def compare(specs: list[AttentionSpec], device: str) -> tuple[Table, int]:
         if is_foreign(spec.name):
             _note(table, f"{spec.name} is another package's: compared with its own written-out form in float64")
     return table, wrong
+
+
+def describe(spec: AttentionSpec) -> str:
+    """The label and the options that are not the default."""
+    return " ".join([spec.label, *(key if value is True else str(value) for key, value in spec.options.items())])
 
 
 def _cell(error: float, bound: float) -> str:

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from timm.layers import DiffAttention
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dna_suite.attention.differential import start_lambda
@@ -13,13 +14,6 @@ from dna_suite.errors import DnaError
 from dna_suite.spec import AttentionSpec
 
 from .golden_cases import make_operator
-
-try:
-    from timm.layers import DiffAttention
-except ImportError:
-    DiffAttention = None
-
-needs_timm = pytest.mark.skipif(DiffAttention is None, reason="this timm has no DiffAttention; the golden cases stand for it")
 
 
 def build(layer=2, options=None, **settings):
@@ -40,7 +34,6 @@ def tokens(dtype=torch.float64):
     return torch.randn(2, 9, 48, generator=torch.Generator().manual_seed(5), dtype=dtype)
 
 
-@needs_timm
 @pytest.mark.parametrize("fused", [True, False], ids=["fused", "written-out"])
 @pytest.mark.parametrize("layer", [0, 5, 11])
 def test_timm_weights_load_strictly_and_give_timm_s_output_and_gradients(layer, fused, monkeypatch):
@@ -63,7 +56,6 @@ def test_timm_weights_load_strictly_and_give_timm_s_output_and_gradients(layer, 
     assert (ours.q.weight.grad - host.qkv.weight.grad[:48]).abs().max() <= 1e-6
 
 
-@needs_timm
 def test_masks_are_timm_s():
     host, ours = timm_layer(3).double(), build(3).double()
     ours.load_state_dict(host.state_dict())

@@ -21,7 +21,8 @@ def test_every_operator_is_within_its_bounds(capsys: pytest.CaptureFixture[str])
     out = capsys.readouterr().out
     lines = out.splitlines()
     rows = [line.split(",")[0] for line in lines if ", fused" in line]
-    assert rows == list(OPERATORS)
+    assert [row for row in rows if row != "differential plain"] == list(OPERATORS)
+    assert "differential plain" in rows
     # Output and gradients in four precisions.
     assert all(len(re.findall(r"\de[-+]\d\d", line)) == 8 for line in lines if ", fused" in line or ", written out" in line)
     assert "!" not in out
@@ -67,7 +68,8 @@ def test_patterns_are_compared_on_every_engine(capsys: pytest.CaptureFixture[str
     rows = [line.split("  ")[0] for line in out.splitlines() if line.startswith("dna+")]
     both = ["fused", "written out", "offsets", "written out, zero_logit", "offsets, zero_logit"]
     drawn = [path for path in both if "offsets" not in path]
-    expected = [*(f"dna+fibottention, {path}" for path in both), *(f"dna+random, {path}" for path in drawn)]
+    variants = ("dna+fibottention", "dna+fibottention wythoff_modified", "dna+fibottention literal")
+    expected = [f"{name}, {path}" for name in variants for path in both] + [f"dna+random, {path}" for path in drawn]
     # Two precisions fit beside each other, the others stand below.
     assert rows == expected * 2
 
@@ -76,7 +78,11 @@ def test_which_attentions_are_compared() -> None:
     assert [spec.label for spec in choose_specs(["dna", "dna"], ["none"])] == ["dna"]
     assert [spec.label for spec in choose_specs(["dna", "softmax"], ["none"])] == ["dna", "softmax"]
     assert [spec.label for spec in choose_specs(["cog"], ["random", "none"])] == ["cog", "cog+random"]
-    assert [spec.label for spec in choose_specs(["cog"], None)] == ["cog", *(f"cog+{name}" for name in PATTERNS)]
+    # One form of each pattern, and fibottention's three variants.
+    labels = [spec.label for spec in choose_specs(["cog"], None)]
+    assert list(dict.fromkeys(labels)) == ["cog", *(f"cog+{name}" for name in PATTERNS)]
+    assert labels.count("cog+fibottention") == 3
+    assert [spec.options for spec in choose_specs(["differential"], ["none"])] == [{}, {"plain": True}]
     everything = {spec.label for spec in choose_specs(None, None)}
     assert everything >= {*OPERATORS, *(f"{name}+fibottention" for name in OPERATORS), *(f"dna+{name}" for name in PATTERNS)}
 
