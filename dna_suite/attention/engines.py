@@ -16,6 +16,8 @@ from dna_suite.errors import DnaError
 if TYPE_CHECKING:
     from dna_suite.attention.multihead import MultiHeadAttention
 
+COMPILE = "torch.compile"
+
 # Patches for each thread from which offsets beat the masked kernel at 12 heads of 64 channels. In one thread, forward and with
 # backward: 0.4 and 0.5 times as fast at 64 patches, 1.1 and 1.3 at 196, 4.3 and 5.0 at 784. Offsets run in one thread, the
 # kernel in all of them.
@@ -46,7 +48,7 @@ def choose_engine(pattern: Pattern, tokens: int, device: torch.device, obstacle:
     if obstacle is None and device.type != "cpu":
         obstacle = f"the device {device.type}"
     if obstacle is None and torch.compiler.is_compiling():
-        obstacle = "torch.compile"
+        obstacle = COMPILE
     if pattern.engine == "offsets":
         if obstacle is not None:
             raise DnaError(f"attention.options.engine offsets cannot run with {obstacle}: auto or dense can")
@@ -84,18 +86,20 @@ def restrict_scores(scores: Scores, pattern: Pattern, operator: Operator, q: Ten
     return replace(scores, mask_mode=pattern.mask_mode, mask=mask if scores.mask is None else mask & scores.mask)
 
 
-def describe_engine(layer: MultiHeadAttention, tokens: int, device: torch.device | str) -> str:
+def describe_engine(layer: MultiHeadAttention, tokens: int, device: torch.device | str, compiled: bool = False) -> str:
     """The engine of a layer's calls without bias, mask and dropout: "offsets", "dense, masked", or "dense" without a pattern.
 
     Args:
         layer: attention layer.
         tokens: tokens of a call, prefix included.
         device: where it runs.
+        compiled: the model is compiled.
     """
     if layer.pattern is None:
         return "dense"
     scores = Scores(layer.scale, dropout=layer.attn_drop if layer.training else 0.0)
-    engine = choose_engine(layer.pattern, tokens, torch.device(device), _obstacle(scores, layer.operator))
+    obstacle = _obstacle(scores, layer.operator) or (COMPILE if compiled else None)
+    engine = choose_engine(layer.pattern, tokens, torch.device(device), obstacle)
     return "offsets" if engine == "offsets" and layer.fused else "dense, masked"
 
 

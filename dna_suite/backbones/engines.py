@@ -12,7 +12,7 @@ from dna_suite.attention.engines import describe_engine
 from dna_suite.attention.pattern import Pattern
 
 
-def grouped_engines(model: nn.Module, device: torch.device | str) -> list[str]:
+def grouped_engines(model: nn.Module, device: torch.device | str, compiled: bool = False) -> list[str]:
     """One line for all layers that share label, engine and share of kept pairs; layers without a pattern are left out.
 
     As in "12 x dna+fibottention: offsets on cpu at 785 tokens, keeps 1.15 % of patch pairs, 1.41 % with prefix tokens".
@@ -20,6 +20,7 @@ def grouped_engines(model: nn.Module, device: torch.device | str) -> list[str]:
     Args:
         model: an image model from `build_image_model`, on any device.
         device: where it is to run.
+        compiled: it is to be compiled.
     """
     net: Any = model
     lines: Counter[str] = Counter()
@@ -27,7 +28,7 @@ def grouped_engines(model: nn.Module, device: torch.device | str) -> list[str]:
         layer: Any = model.get_submodule(site.path)
         if layer.pattern is not None:
             tokens = net.patch_embed.num_patches + layer.pattern.prefix
-            engine = describe_engine(layer, tokens, device)
+            engine = describe_engine(layer, tokens, device, compiled)
             lines[f"{site.operator}: {engine} on {device} at {tokens} tokens, keeps {_kept_share(layer.pattern, tokens)}"] += 1
     return [f"{count} x {line}" for line, count in lines.items()]
 

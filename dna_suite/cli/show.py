@@ -139,7 +139,7 @@ def network_lines(task: Any, net: Any) -> list[str]:
     from dna_suite.runs.summary import grouped_sites
 
     lines = ["attention sites:", *(f"  {line}" for line in grouped_sites(net))]
-    engines = grouped_engines(net, "cuda" if torch.cuda.is_available() else "cpu")
+    engines = grouped_engines(net, "cuda" if torch.cuda.is_available() else "cpu", task.compile_network)
     lines += [f"engine:          {line}" for line in engines]
     lines.append(f"parameters:      {count_parameters(net):,}")
     cost = count_multiply_adds(net, task.image_size)

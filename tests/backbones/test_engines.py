@@ -39,6 +39,7 @@ def test_large_pictures_run_on_offsets(two_threads):
     tail = "at 785 tokens, keeps 1.15 % of patch pairs, 1.40 % with prefix tokens"
     assert grouped_engines(net, "cpu") == [f"10 x dna+fibottention: offsets on cpu {tail}"]
     assert grouped_engines(net, "cuda") == [f"10 x dna+fibottention: dense, masked on cuda {tail}"]
+    assert grouped_engines(net, "cpu", compiled=True) == [f"10 x dna+fibottention: dense, masked on cpu {tail}"]
 
 
 def test_a_dense_model_has_no_line():
