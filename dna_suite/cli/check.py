@@ -76,7 +76,7 @@ def list_forms(spec: AttentionSpec) -> list[AttentionSpec]:
     """
     if spec.pattern is None:
         options = OPERATORS[spec.name].options
-        others = [{key: not value} for key, value in options.items() if isinstance(value, bool)]
+        others: list[dict[str, object]] = [{key: not value} for key, value in options.items() if isinstance(value, bool)]
     else:
         default = PATTERNS[spec.pattern].options.get("variant")
         others = [{"variant": variant} for variant in CHOICES["variant"] if default is not None and variant != default]
