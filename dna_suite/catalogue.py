@@ -300,14 +300,22 @@ class Target:
 
 TASKS: dict[str, Target] = {
     "classification": Target("dna_suite.tasks.classification", "ImageClassification"),
+    "transfer": Target("dna_suite.tasks.transfer", "Transfer"),
 }
 
-DATASETS: dict[str, dict[str, Target]] = {
-    "classification": {
-        "digits": Target("dna_suite.data.digits", "Digits", 10, {"train": 1257, "val": 180, "test": 360}),
-        "imagenet": Target("dna_suite.data.imagenet", "ImageNet", 1000, {"train": 1_281_167, "val": 50_000, "test": 50_000}),
-    },
+LABELLED_PICTURES: dict[str, Target] = {
+    "digits": Target("dna_suite.data.digits", "Digits", 10, {"train": 1257, "val": 180, "test": 360}),
+    "imagenet": Target("dna_suite.data.imagenet", "ImageNet", 1000, {"train": 1_281_167, "val": 50_000, "test": 50_000}),
+    "cifar10": Target("dna_suite.data.cifar", "CIFAR10", 10, {"train": 50_000, "test": 10_000}),
+    "cifar100": Target("dna_suite.data.cifar", "CIFAR100", 100, {"train": 50_000, "test": 10_000}),
+    "cars": Target("dna_suite.data.cars", "Cars", 196, {"train": 8144, "test": 8041}),
+    "tiny_imagenet": Target(
+        "dna_suite.data.tiny_imagenet", "TinyImageNet", 200, {"train": 100_000, "val": 10_000, "test": 10_000}
+    ),
+    "fashion_mnist": Target("dna_suite.data.fashion_mnist", "FashionMNIST", 10, {"train": 60_000, "test": 10_000}),
 }
+
+DATASETS: dict[str, dict[str, Target]] = {"classification": LABELLED_PICTURES, "transfer": LABELLED_PICTURES}
 
 
 @dataclass(frozen=True)
@@ -328,5 +336,6 @@ class Metric:
 METRICS: dict[str, Metric] = {
     "top1": Metric("share of samples whose likeliest class is the right one"),
     "top5": Metric("share of samples whose right class is among the five likeliest"),
+    "mean_class_accuracy": Metric("mean over the classes of the share of right answers; classes without samples are left out"),
     "loss": Metric("mean cross-entropy, without label smoothing", percent=False, higher_is_better=False),
 }

@@ -67,7 +67,9 @@ class OptimSpec:
         lr: learning rate at a global batch of `lr_batch`.
         lr_batch: the global batch that `lr` belongs to.
         lr_scaling: how `lr` follows the real global batch: not at all, in proportion, or by its square root.
-        weight_decay: decoupled weight decay of matrices; biases, norms, tokens, position tables and scalars have none.
+        weight_decay: decoupled weight decay.
+        decay: what it pulls: matrices alone, so that biases, norms, tokens, position tables and scalars have none, or all.
+        layer_decay: factor of the rate from a layer to the one before it, the head having 1; 1 is off.
         beta1: first moment of adamw; momentum of sgd.
         beta2: second moment of adamw.
         eps: denominator term of adamw.
@@ -78,6 +80,8 @@ class OptimSpec:
     lr_batch: int = 1024
     lr_scaling: Literal["none", "linear", "sqrt"] = "none"
     weight_decay: float = 0.05
+    decay: Literal["matrices", "all"] = "matrices"
+    layer_decay: float = 1.0
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
@@ -85,16 +89,22 @@ class OptimSpec:
 
 @dataclass(frozen=True)
 class ScheduleSpec:
-    """How the learning rate moves, per optimiser step.
+    """How the learning rate moves over the optimiser steps.
 
     Args:
         name: cosine after the warm-up, or constant after it.
         warmup_epochs: length of the linear warm-up; fractions are allowed.
         warmup_lr: rate at the first step (not scaled with the batch).
         min_lr: rate that the cosine ends at (not scaled with the batch).
+        every: the rate moves with each optimiser step, or stays for an epoch.
+        cosine_from: where the cosine begins: behind the warm-up, or at the start of the run, so that the warm-up hides its top.
+        lag: epochs by which the curve comes late; until then the rate is that of the first step.
     """
 
     name: Literal["cosine", "constant"] = "cosine"
     warmup_epochs: float = 0.0
     warmup_lr: float = 1e-6
     min_lr: float = 0.0
+    every: Literal["step", "epoch"] = "step"
+    cosine_from: Literal["warmup", "start"] = "warmup"
+    lag: int = 0

@@ -49,6 +49,7 @@ LIGHT = (
     "cli/keys.py",
     "cli/checks.py",
     "cli/agreement.py",
+    "cli/start.py",
     "cli/train.py",
     "cli/shipped.py",
     "cli/list.py",
@@ -57,6 +58,7 @@ LIGHT = (
     "cli/tables.py",
     "cli/init.py",
     "cli/doctor.py",
+    "cli/export.py",
     "cli/packages.py",
 )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
+from timm.layers import DropPath
 from timm.models.convit import ConVit
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.swin_transformer import SwinTransformer
@@ -19,6 +20,7 @@ from dna_suite.errors import DnaError, UnknownName
 from dna_suite.spec import AttentionSpec, chosen_layers
 
 Shape = ViT | Swin | ConViT
+DROP_PATH_SHAPES = ("rising", "constant")
 
 
 def build_image_model(
@@ -34,6 +36,7 @@ def build_image_model(
     depth: int | None = None,
     heads: int | None = None,
     drop_path: float = 0.0,
+    drop_path_shape: Literal["rising", "constant"] = "rising",
     class_token_position: bool = True,
 ) -> nn.Module:
     """A vision transformer with its attention layers replaced.
@@ -49,7 +52,8 @@ def build_image_model(
         dim: width of a token, in Swin's first stage; the backbone's if None.
         depth: blocks; the backbone's if None; Swin has stages instead.
         heads: attention heads, in Swin's first stage; the backbone's if None.
-        drop_path: share of samples that skip the last block; it rises linearly from 0 at the first.
+        drop_path: share of samples that skip a residual branch of the last block.
+        drop_path_shape: the share rises linearly from 0 in the first block (timm's rule), or is the same in all (the DnA code's).
         class_token_position: a ViT's position table has a row for the class token (timm's layout; the DnA code has none).
 
     Returns:
@@ -57,7 +61,7 @@ def build_image_model(
         `.attention` is the spec.
 
     Raises:
-        UnknownName: no such backbone, size, operator, pattern or option.
+        UnknownName: no such backbone, size, drop path shape, operator, pattern or option.
         DnaError: the heads do not divide the width, the patch does not divide the picture, a number is out of range, the backbone
             has no such number, or the operator or the pattern cannot stand in it.
     """
@@ -68,6 +72,8 @@ def build_image_model(
     given = {"patch": patch, "dim": dim, "depth": depth, "heads": heads}
     shape = override_shape(backbone, BACKBONES[backbone][size], given)
     _check_shape(image_size, shape, drop_path)
+    if drop_path_shape not in DROP_PATH_SHAPES:
+        raise UnknownName("model.drop_path_shape", drop_path_shape, DROP_PATH_SHAPES)
     check_attention(attention)
     chosen_layers(attention.layers, shape.depth)
     if not class_token_position and (not isinstance(shape, ViT) or shape.distilled):
@@ -82,6 +88,8 @@ def build_image_model(
             model = build_swin(shape, **common)
         case ConViT():
             model = build_convit(shape, **common)
+    if drop_path_shape == "constant":
+        set_drop_path(model, drop_path)
     model.sites = replace_attention(model, attention)
     model.attention = attention
     return cast(nn.Module, model)
@@ -141,6 +149,13 @@ def build_convit(shape: ConViT, **common: Any) -> nn.Module:
         local_up_to_layer=shape.local,
         **common,
     )
+
+
+def set_drop_path(model: nn.Module, share: float) -> None:
+    """Let every residual branch of a timm model be skipped by the same share of samples."""
+    for block in model.modules():
+        for name in {"drop_path", "drop_path1", "drop_path2"} & dict(block.named_children()).keys():
+            setattr(block, name, DropPath(share) if share > 0 else nn.Identity())
 
 
 def _check_shape(image_size: int, shape: Shape, drop_path: float) -> None:

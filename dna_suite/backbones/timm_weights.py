@@ -31,6 +31,10 @@ def state_dict_for_timm(model: nn.Module) -> dict[str, Tensor]:
             raise DnaError(
                 f"{path}: timm has no layer for {type(layer.operator).__name__}; only softmax goes back under its names"
             )
+        if layer.pattern is not None:
+            raise DnaError(
+                f"{path}: timm has no layer for the pattern {type(layer.pattern).__name__.lower()}; only dense softmax"
+            )
         _join(state, f"{path}." if path else "", ("q", "k") if isinstance(layer, PositionalAttention) else ("q", "k", "v"))
     return state
 

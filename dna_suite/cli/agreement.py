@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dna_suite.cli.recipe import Recipe, lookup
 from dna_suite.errors import DnaError
+from dna_suite.runs.folder import changed_from
+from dna_suite.spec import AttentionSpec
+
+IMAGE_MODEL = (
+    "model.backbone",
+    "model.size",
+    "model.attention",
+    "model.patch",
+    "model.dim",
+    "model.depth",
+    "model.heads",
+    "model.class_token_position",
+    "data.size",
+)
 
 # Keys that decide what function the network computes, by task.
-FUNCTION_KEYS: dict[str, tuple[str, ...]] = {
-    "classification": (
-        "model.backbone",
-        "model.size",
-        "model.attention",
-        "model.patch",
-        "model.dim",
-        "model.depth",
-        "model.heads",
-        "model.class_token_position",
-        "data.size",
-    ),
+FUNCTION_KEYS: dict[str, tuple[str, ...]] = {"classification": IMAGE_MODEL, "transfer": IMAGE_MODEL}
+
+# The tasks whose runs a recipe may start from through its key `pretrained`.
+SOURCE_TASKS: dict[str, tuple[str, ...]] = {
+    "classification": ("classification", "transfer"),
+    "transfer": ("classification", "transfer"),
 }
+
+# Keys of the network that a run may have otherwise than the one it starts from: position tables are resized.
+RESIZED = ("data.size",)
 
 # Keys that may differ when a run goes on: where data lies, how fast it comes, how it is shown.
 FREE_KEYS = (
@@ -112,6 +123,55 @@ def take_model(recipe: Recipe, source: Recipe, run: str) -> None:
     recipe.notes.extend(f"model from the run: {line}" for line in notes)
 
 
+def require_same_start(recipe: Recipe, source: Recipe, run: str, ways_on: str) -> None:
+    """Refuse to start from a run whose network is not the recipe's: its attention, its backbone, a part that no task shares.
+
+    Args:
+        recipe: the recipe that starts.
+        source: the recipe of the run that it starts from.
+        run: the run folder, for messages.
+        ways_on: what the user can do instead.
+
+    Raises:
+        DnaError: one line per difference, then the ways on.
+    """
+    task, other = recipe.values["task"], source.values["task"]
+    if other not in SOURCE_TASKS[task]:
+        raise DnaError(f"{run} is of task {other}; task {task} starts from {' or '.join(SOURCE_TASKS[task])}: {ways_on}")
+    lines = []
+    if source.get("data.toy") and not recipe.get("data.toy"):
+        lines.append(f"data.toy: {run} was trained on toy data")
+    ours, theirs = (AttentionSpec(**(values.get("model.attention") or {})) for values in (recipe, source))
+    if ours.label != theirs.label or changed_from(ours, theirs):
+        lines.append(f"model.attention: {run} {theirs.plain()}, config {ours.plain()}")
+    for key in FUNCTION_KEYS[task]:
+        if key in (*RESIZED, "model.attention") or key not in FUNCTION_KEYS[other]:
+            continue
+        wanted, found = (values.get(key, DEFAULTS.get(key)) for values in (recipe, source))
+        if wanted != found:
+            lines.append(f"{key}: {run} {_shown(found)}, config {_shown(wanted)}")
+    if lines:
+        raise DnaError("\n".join([*lines, f"{run} is no start for this network: {ways_on}"]))
+
+
+def inherit_normalisation(recipe: Recipe, keys: Iterable[str], transform: Mapping[str, Any]) -> str | None:
+    """Let mean and deviation of the pictures come with the weights where the recipe says nothing of them.
+
+    Args:
+        recipe: the recipe to change.
+        keys: the keys that its data set has.
+        transform: the evaluation transform that the weights were trained under.
+
+    Returns:
+        A line that says so, or None where nothing was taken.
+
+    Source: with another mean and deviation weights are worse, and nothing says why (hila-chefer/Transformer-Explainability#73).
+    """
+    taken = [key for key in ("mean", "std") if key in keys and key in transform and recipe.get(f"data.{key}") is None]
+    recipe.values["data"].update({key: list(transform[key]) for key in taken})
+    return f"{', '.join(f'{key} {transform[key]}' for key in taken)} come with the weights" if taken else None
+
+
 def _leaves(recipe: Recipe, key: str) -> list[tuple[str, Any]]:
     value = lookup(recipe.values, key)
     if isinstance(value, dict):
@@ -183,6 +243,10 @@ def require_same_classes(stored: list[str], found: list[str], checkpoint: str) -
 
 
 def other_normalisation(stored: Mapping[str, Any], found: Mapping[str, Any]) -> str | None:
-    """A line about pictures that are normalised otherwise than the checkpoint was trained with, or None."""
-    different = [f"{key} {stored[key]} there, {found[key]} here" for key in ("mean", "std") if stored.get(key) != found.get(key)]
-    return f"normalisation differs from the checkpoint's: {'; '.join(different)}" if different else None
+    """A line about pictures that are normalised otherwise than the weights were trained with, or None."""
+    different = [
+        f"{key} {stored[key]} there, {found[key]} here"
+        for key in ("mean", "std")
+        if key in stored and key in found and stored[key] != found[key]
+    ]
+    return f"normalisation is not that of the weights: {'; '.join(different)}" if different else None

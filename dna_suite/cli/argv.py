@@ -42,6 +42,9 @@ class TrainingArguments:
         resume: run folder that goes on; "" is the folder that the recipe names.
         init_from: run folder or weights file that a new run starts from.
         init_drop: streams that may be lost on the way.
+        init_sign: whether a released DnA file adds or subtracts its negative branch: plus or minus.
+        init_allow: tensors that may be missing, left over or of another shape.
+        from_scratch: a recipe that starts from another run starts without.
         overwrite: an existing run of the same name may go.
         trust_imports: packages that class paths in recipes may name.
         print_config: print the merged recipe and end.
@@ -57,6 +60,9 @@ class TrainingArguments:
     resume: str | None = None
     init_from: str | None = None
     init_drop: list[str] = field(default_factory=list)
+    init_sign: str | None = None
+    init_allow: list[str] = field(default_factory=list)
+    from_scratch: bool = False
     overwrite: bool = False
     trust_imports: list[str] = field(default_factory=list)
     print_config: bool = False
@@ -73,9 +79,20 @@ FLAGS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "--init_from": (
         "init_from",
         ("fit", "validate", "test"),
-        "new run from these weights: run folder, .ckpt, .safetensors, .pth",
+        "new run from these weights: run folder, .ckpt, .safetensors, .pth, timm/NAME that is on this machine",
     ),
     "--init_drop": ("init_drop", ("fit", "validate", "test"), "stream that --init_from may lose, such as v_neg; repeat it"),
+    "--init_sign": (
+        "init_sign",
+        ("fit", "validate", "test"),
+        "plus or minus: a released DnA file adds or subtracts its negative branch; by its layout unless told",
+    ),
+    "--init_allow": (
+        "init_allow",
+        ("fit", "validate", "test"),
+        "tensor or module that --init_from may miss, leave over or find in another shape; repeat it",
+    ),
+    "--from_scratch": ("from_scratch", ("fit",), "start a recipe that starts from another run without it"),
     "--overwrite": ("overwrite", ("fit",), "replace an existing run"),
     "--seed": ("seed", ("fit", "validate", "test", "predict"), "seed of weights, order, augmentation and dropout"),
     "--trust-imports": ("trust_imports", ("fit", "validate", "test", "predict"), "package that class paths may name; repeat it"),
@@ -85,9 +102,9 @@ FLAGS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "--topk": ("topk", ("predict",), "classes written for each picture, 5 unless told"),
     "--help": ("help", ("fit", "validate", "test", "predict"), "this text"),
 }
-TOP_LEVEL_VALUES = ("seed", "runs", "logger", "recipe", "save_every", "requeue")
-SWITCHES = ("overwrite", "print_config", "help")
-LISTS = ("configs", "init_drop", "trust_imports")
+TOP_LEVEL_VALUES = ("seed", "pretrained", "runs", "logger", "recipe", "save_every", "requeue")
+SWITCHES = ("from_scratch", "overwrite", "print_config", "help")
+LISTS = ("configs", "init_drop", "init_allow", "trust_imports")
 
 
 def split_training(command: str, arguments: list[str]) -> TrainingArguments:

@@ -18,16 +18,17 @@ SUMMARY = "measure speed and memory"
 
 # Name -> module with `measure(options) -> dict` of plain values, one of them "line" for the reader.
 BENCHMARKS = {
-    "loop": "dna_suite.cli.bench_loop",
+    "train": "dna_suite.cli.bench_train",
     "attention": "dna_suite.cli.bench_attention",
     "model": "dna_suite.cli.bench_model",
+    "data": "dna_suite.cli.bench_data",
 }
 # Option -> the benchmarks that take it, and how it is read.
 OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "operators": (("attention", "model"), {"nargs": "+", "metavar": "NAME", "help": "attentions, such as dna or dna+longformer"}),
     "lengths": (("attention",), {"nargs": "+", "type": int, "metavar": "N", "help": "tokens (197 785 2304)"}),
     "batch": (
-        ("attention", "model"),
+        ("attention", "model", "data"),
         {"nargs": "+", "type": int, "metavar": "B", "help": "samples, one number or one for each length"},
     ),
     "dim": (("attention",), {"type": int, "metavar": "N", "help": "width (768)"}),
@@ -42,6 +43,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "image_size": (("model",), {"type": int, "metavar": "N", "help": "side of the pictures (224)"}),
     "dtype": (("attention", "model"), {"choices": ("float32", "bfloat16", "float16", "float64"), "help": "precision (float32)"}),
     "device": (("attention", "model"), {"metavar": "NAME", "help": "cpu or cuda (cpu)"}),
+    "pictures": (("data",), {"type": int, "metavar": "N", "help": "JPEGs of a pass (256)"}),
     "plot": (("attention",), {"metavar": "FILE", "help": "draw cost against length, with the growth of the multiply-adds"}),
 }
 
@@ -54,7 +56,7 @@ def run(arguments: list[str]) -> int:
     """
     parser = Parser("dna bench", "Measure speed and memory as ratios; never a test, since times depend on the machine.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"benchmarks, all by default: {', '.join(BENCHMARKS)}")
-    parser.add_argument("--rounds", type=int, help="turns of each side (7; model 5; loop 15, of 20 steps each)")
+    parser.add_argument("--rounds", type=int, help="turns of each side (7; model 5; train 15, of 20 steps each)")
     parser.add_argument("--threads", type=int, default=2, help="threads of torch (2)")
     parser.add_argument("--out", metavar="FILE", help="write the numbers as JSON")
     for name, (owners, reading) in OPTIONS.items():
@@ -68,7 +70,7 @@ def run(arguments: list[str]) -> int:
     content = {"version": 1, "command": " ".join(["dna bench", *arguments]), **stamp(), "benchmarks": results}
     if options.out:
         write_json(Path(options.out), content)
-    elif set(options.names) == {"loop"}:
+    elif set(options.names) == {"train"}:
         print(json.dumps(content, indent=1))
     return 0
 
@@ -86,7 +88,7 @@ def check_options(parser: Parser, options: argparse.Namespace) -> None:
     for name, (owners, _) in OPTIONS.items():
         if getattr(options, name) is not None and not set(owners) & set(chosen):
             raise DnaError(f"--{name} belongs to dna bench {' and '.join(owners)}, not to {', '.join(chosen)}")
-    for key in ("rounds", "threads", "dim", "heads", "image_size"):
+    for key in ("rounds", "threads", "dim", "heads", "image_size", "pictures"):
         value = getattr(options, key)
         if value is not None and value < 1:
             parser.error(f"--{key} {value}: 1 or more")

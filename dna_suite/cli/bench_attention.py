@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from dna_suite.catalogue import OPERATORS
-from dna_suite.cli.bench_plot import find_matplotlib, plot_growth
+from dna_suite.cli.bench_plot import plot_growth
 from dna_suite.cli.bench_subjects import ENGINES, PASSES, Shape, describe_subject, layer_subjects, streams_subjects
 from dna_suite.cli.bench_timing import Cost, compare, take_turns
 from dna_suite.errors import DnaError
+from dna_suite.runs.figures import find_matplotlib
 from dna_suite.runs.tables import Table
 
 LENGTHS, BATCH, ROUNDS = (197, 785, 2304), (16, 2, 1), 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dna_suite.errors import MissingExtra
+from dna_suite.runs.figures import find_matplotlib
 
 
 def plot_growth(results: list[dict[str, Any]], slopes: list[dict[str, Any]], path: Path) -> None:
@@ -39,16 +39,3 @@ def plot_growth(results: list[dict[str, Any]], slopes: list[dict[str, Any]], pat
     axes.set_title("cost against length; in brackets the measured power, dashed the multiply-adds")
     axes.legend(fontsize="x-small", ncols=2)
     figure.savefig(path, dpi=150)
-
-
-def find_matplotlib() -> Any:
-    """Matplotlib's class of a figure.
-
-    Raises:
-        MissingExtra: matplotlib is not installed.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("matplotlib", "plots") from None
-    return Figure

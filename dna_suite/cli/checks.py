@@ -13,6 +13,12 @@ from dna_suite.errors import DnaError, UnknownName
 from dna_suite.spec import AttentionSpec
 
 LOGGERS = ("tensorboard", "wandb", "mlflow")
+START_TEXTS = {
+    "pretrained": "the name of a recipe, such as imagenet_vit",
+    "init_from": "a run folder or a file of weights",
+    "init_sign": "plus or minus",
+}
+START_LISTS = ("init_drop", "init_allow")
 TRUSTED = ("dna_suite", "lightning", "torch")
 
 
@@ -102,6 +108,7 @@ def _check_values(recipe: Recipe) -> None:
         raise DnaError(
             f"save_every {every!r} ({recipe.origin('save_every')}): optimiser steps from 1, or null for epoch ends only"
         )
+    _check_start(recipe)
     logger = recipe.values["logger"]
     if logger is not None and logger not in LOGGERS:
         raise UnknownName("logger", logger, LOGGERS, recipe.origin("logger"))
@@ -111,6 +118,19 @@ def _check_values(recipe: Recipe) -> None:
             raise DnaError(f"trainer.{name} {value!r} ({recipe.origin(f'trainer.{name}')}): a whole number from {lowest}")
 
 
+def _check_start(recipe: Recipe) -> None:
+    for key, meaning in START_TEXTS.items():
+        value = recipe.values.get(key)
+        if value is not None and (not isinstance(value, str) or not value):
+            raise DnaError(f"{key} {value!r} ({recipe.origin(key)}): {meaning}, or null")
+    if recipe.get("pretrained") == recipe.name:
+        raise DnaError(f"pretrained {recipe.name} ({recipe.origin('pretrained')}): a recipe does not start from its own run")
+    for key in START_LISTS:
+        value = recipe.values.get(key)
+        if value is not None and (not isinstance(value, list) or not all(isinstance(item, str) for item in value)):
+            raise DnaError(f"{key} {value!r} ({recipe.origin(key)}): a list of names")
+
+
 def _check_attention(recipe: Recipe) -> None:
     attention = recipe.get("model.attention", {})
     options = attention.get("options") or {}
@@ -118,6 +138,13 @@ def _check_attention(recipe: Recipe) -> None:
         raise DnaError(
             f"model.attention.options ({recipe.origin('model.attention.options')}): a section of keys, not {options!r}"
         )
+    for key, example in (("name", "dna"), ("pattern", "fibottention"), ("layers", '"1:-1"')):
+        value = attention.get(key)
+        if key == "layers" and isinstance(value, int) and not isinstance(value, bool):
+            attention[key] = str(value)
+        elif value is not None and not isinstance(value, str):
+            place = recipe.origin(f"model.attention.{key}")
+            raise DnaError(f"model.attention.{key} {value!r} ({place}): a text such as {example}")
     spec = AttentionSpec(attention.get("name", "softmax"), attention.get("pattern"), options=options)
     check_attention(spec, lambda key: recipe.origin(f"model.attention.{key}"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dna_suite.cli import data_shards
 from dna_suite.cli.argv import Parser
 from dna_suite.cli.checks import check_recipe
 from dna_suite.cli.recipe import Recipe, read_recipe
@@ -15,10 +16,13 @@ if TYPE_CHECKING:
     from dna_suite.data.base import Data
     from dna_suite.data.check import DataReport
 
-SUMMARY = "make a toy data set, check a real one"
+SUMMARY = "make a toy data set, download or check a real one"
 USAGE = f"""dna data: {SUMMARY}
 
-  dna data toy NAME DIR                    write the toy set of a data set, in its own layout (NAME: imagenet)
+  dna data toy NAME DIR                    write the toy set of a data set, in its own layout
+                                           (NAME: imagenet, cifar10, cifar100, cars, tiny_imagenet, fashion_mnist)
+  dna data download NAME DIR               fetch a public archive, md5 checked (NAME: cifar10, cifar100, fashion_mnist)
+  dna data shards ROOT DIR                 write class folders of pictures as uncompressed tar shards (--megabytes N: of each)
   dna data check --config RECIPE           count splits and classes, read every file; exit code 1 where something is wrong
     --data.root=DIR                        any key of the recipe can be given so
 """
@@ -26,7 +30,7 @@ LISTED = 20
 
 
 def run(arguments: list[str]) -> int:
-    """Run `dna data toy` or `dna data check`.
+    """Run one action of `dna data`.
 
     Returns:
         0, or 1 where a check found something.
@@ -38,7 +42,7 @@ def run(arguments: list[str]) -> int:
         print(USAGE, end="")
         return 0
     action, *rest = arguments
-    actions = {"toy": make_toy, "check": check}
+    actions = {"toy": make_toy, "download": fetch, "check": check, "shards": data_shards.write}
     if action not in actions:
         raise UnknownName("action of dna data", action, actions)
     return actions[action](rest)
@@ -55,6 +59,19 @@ def make_toy(arguments: list[str]) -> int:
     folder = write_toy(given.name, given.folder)
     pictures = sum(1 for path in folder.rglob("*") if path.is_file())
     print(f"{folder}: toy {given.name}, {pictures} files; use it with --data.root={folder}")
+    return 0
+
+
+def fetch(arguments: list[str]) -> int:
+    """Download a public data set."""
+    parser = Parser("dna data download", "fetch the public archive of a data set; nothing is downloaded at any other time")
+    parser.add_argument("name", metavar="NAME", help="data set, such as cifar10")
+    parser.add_argument("folder", metavar="DIR", help="folder that the files go to")
+    given = parser.parse_args(arguments)
+    from dna_suite.data.download import download
+
+    download(given.name, given.folder, print)
+    print(f"{given.folder}: {given.name}; use it with --data.root={given.folder}")
     return 0
 
 

@@ -24,6 +24,7 @@ TYPE_NAMES = {
     "str": "text",
     "NoneType": "null",
     "list": "a list",
+    "tuple": "a list",
     "dict": "a section of keys",
 }
 
@@ -47,13 +48,14 @@ def shorten(message: str) -> str:
     """The useful part of a parser's message: the key, the accepted types in words, and the value given."""
     text = " ".join(message.split())
     key = re.search(r'(?:Parser )?key "([^"]+)"', text)
-    given = re.search(r"Got value: (.*?)(?:$|\s+(?:Subtypes|- Does|Problem|From value)| - )", text)
+    given = re.search(r"(?:Got|Given) value: (.*?)(?:$|\s+(?:Subtypes|- Does|Problem|From value)| - )", text)
     wanted = re.findall(r"Expected a <class '(?:\w+\.)*(\w+)'>", text) or re.findall(r"Expected (?:type:|to be) (\S+?)[.;]", text)
-    choices = re.search(r"typing\.Literal(\[[^\]]*\])", text) or re.search(r"Literal(\[[^\]]*\])", text)
+    choices = list(dict.fromkeys(re.findall(r"Literal\[([^\]]*)\]", text)))
     if key is None:
         return text[:300]
-    types = list(dict.fromkeys(TYPE_NAMES.get(name, name) for name in wanted))
-    expected = f"one of {choices[1][1:-1]}" if choices else " or ".join(types) or "another value"
+    types = [TYPE_NAMES.get(name, name) for name in wanted if "Literal" not in name]
+    words = list(dict.fromkeys([*types, *([f"one of {', '.join(choices)}"] if choices else [])]))
+    expected = " or ".join(words) or "another value"
     value = f", not {given[1].strip()}" if given else ""
     return f"{key[1]}: {expected}{value}"
 
@@ -132,7 +134,7 @@ def lookup_plugins(config: Namespace) -> list[Any]:
 
 def located(message: str, recipe: Recipe) -> str:
     """The message with the file and line of the key that it begins with, where that is known."""
-    key = message.partition(":")[0]
+    key = re.split("[: ]", message, maxsplit=1)[0]
     origin = recipe.origin(key) if lookup(recipe.values, key) is not None else None
     return f"{message} ({origin})" if origin and origin not in message and "\n" not in message else message
 

@@ -104,8 +104,9 @@ def task_rows() -> Rows:
 
 
 def data_rows() -> Rows:
-    """Each data set: the task that it serves."""
-    return [(name, f"task {task}") for task, sets in DATASETS.items() for name in sets]
+    """Each data set: the tasks that it serves."""
+    names = dict.fromkeys(name for sets in DATASETS.values() for name in sets)
+    return [(name, f"task {', '.join(task for task, sets in DATASETS.items() if name in sets)}") for name in names]
 
 
 def metric_rows() -> Rows:

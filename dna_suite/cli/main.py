@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("dna_suite.cli.list", "attentions, backbones, tasks, data sets, recipes"),
     "plan": ("dna_suite.cli.plan", "one command per cell of recipes x attentions x seeds"),
     "report": ("dna_suite.cli.report", "tables from the results of runs"),
+    "export": ("dna_suite.cli.export", "a run's weights as safetensors, timm, ONNX or released DnA files"),
     "data": ("dna_suite.cli.data", "make a toy data set, check a real one"),
     "doctor": ("dna_suite.cli.doctor", "versions, devices, extras and what would stop a run"),
     "init": ("dna_suite.cli.init", "copy the shipped recipes for editing"),

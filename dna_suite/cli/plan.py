@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from dna_suite.catalogue import OPERATORS, PATTERNS
+from dna_suite.cli.agreement import FUNCTION_KEYS, RESIZED
 from dna_suite.cli.argv import Parser, split_training
 from dna_suite.cli.checks import check_recipe
-from dna_suite.cli.recipe import merge_recipe
+from dna_suite.cli.recipe import Recipe, merge_recipe
+from dna_suite.cli.shipped import find_recipe
+from dna_suite.cli.start import source_folder, take_start
 from dna_suite.cli.train import folder_of
 from dna_suite.errors import DnaError, UnknownName
 from dna_suite.runs.folder import RunFolder
 from dna_suite.runs.record import read_result
 
+ENDED = ("tested", "finished")
 SUMMARY = "one command per cell of recipes x attentions x seeds"
 
 
@@ -25,20 +30,31 @@ class Cell:
     Args:
         words: what follows `dna fit`.
         folder: where the run writes.
+        source: the run that it starts from, by the key `pretrained`.
+        asked: it is a cell of the grid, not only the source of one.
+        needs: a run that it starts from and that no recipe here makes.
     """
 
     words: tuple[str, ...]
     folder: RunFolder
+    source: Cell | None = None
+    asked: bool = True
+    needs: RunFolder | None = None
 
     @property
     def state(self) -> str:
-        """ "tested", "finished", "started" or "new", by what the run folder holds."""
-        if not self.folder.result.is_file():
-            return "started" if self.folder.exists() else "new"
-        result = read_result(self.folder.result)
-        if not (result["training"] or {}).get("finished"):
-            return "started"
-        return "tested" if any(name.startswith("test/") for name in result["metrics"]) else "finished"
+        """As `state_of` its folder."""
+        return state_of(self.folder)
+
+
+def state_of(folder: RunFolder) -> str:
+    """ "tested", "finished", "started" or "new", by what a run folder holds."""
+    if not folder.result.is_file():
+        return "started" if folder.exists() else "new"
+    result = read_result(folder.result)
+    if not (result["training"] or {}).get("finished"):
+        return "started"
+    return "tested" if any(name.startswith("test/") for name in result["metrics"]) else "finished"
 
 
 def run(arguments: list[str]) -> int:
@@ -69,12 +85,12 @@ def run(arguments: list[str]) -> int:
     wrong = [word for word in overrides if word.startswith("--") and "." not in word]
     if wrong:
         parser.error(f"unrecognized arguments: {wrong[0]}")
-    recipes = [file for file in given.config if _says_task(file)]
+    recipes = [file for file in given.config if _says(file, "task")]
     if not recipes:
         raise DnaError(f"{', '.join(given.config)}: no file says which task; a recipe such as tasks/digits.yaml is needed")
     overlays = [f"--config={file}" for file in given.config if file not in recipes]
     shared = [*overlays, *([f"--runs={given.runs}"] if given.runs else []), *overrides]
-    print("\n".join(lines(list(cells(recipes, shared, given.attention, given.seeds)), test=given.test)))
+    print("\n".join(lines(order(cells(recipes, shared, given.attention, given.seeds)), test=given.test)))
     return 0
 
 
@@ -95,19 +111,75 @@ def cells(recipes: Sequence[str], shared: Sequence[str], attentions: Sequence[st
     for recipe in recipes:
         for variant in variants:
             for repeat in repeats:
-                words = (f"--config={recipe}", *shared, *variant, *repeat)
-                yield Cell(words, planned_folder(words))
+                yield plan_cell(recipe, [*shared, *variant, *repeat])
 
 
-def planned_folder(words: Sequence[str]) -> RunFolder:
-    """The folder that `dna fit` with these words would write to.
+def plan_cell(file: str, words: Sequence[str], *, asked: bool = True) -> Cell:
+    """A run of a recipe file, and the run that it starts from.
+
+    Args:
+        file: the recipe file.
+        words: what stands beside it on the command line.
+        asked: it is a cell of the grid.
 
     Raises:
         DnaError: the recipe that they describe is not valid.
     """
-    recipe = merge_recipe(split_training("fit", list(words)))
+    everything = (f"--config={file}", *words)
+    recipe = planned_recipe(everything)
+    if not recipe.get("pretrained"):
+        return Cell(everything, folder_of(recipe), asked=asked)
+    source = plan_source(file, words, recipe)
+    return Cell(everything, folder_of(recipe), source, asked, needs=None if source else source_folder(recipe))
+
+
+def plan_source(file: str, words: Sequence[str], recipe: Recipe) -> Cell | None:
+    """The run that a recipe starts from, where there is a recipe file for it beside the given one.
+
+    It gets the same overlays, seed, attention and shape of the network; what else was typed belongs to the given recipe.
+    """
+    beside = str(Path(file).with_name(f"{recipe.values['pretrained']}.yaml"))
+    try:
+        find_recipe(beside)
+    except DnaError:
+        return None
+    typed = split_training("fit", list(words))
+    keys = tuple(key for key in FUNCTION_KEYS[recipe.values["task"]] if key not in RESIZED)
+    kept = [(key, text) for key, text in typed.overrides if key in ("seed", "runs") or key.startswith(keys)]
+    shared = [*(f"--config={overlay}" for overlay in typed.configs), *(f"--{key}={text}" for key, text in kept)]
+    if planned_recipe([f"--config={beside}"]).get("pretrained") is None:
+        # An overlay may say what the given recipe starts from.
+        shared += ["--from_scratch"] * any(_says(overlay, "pretrained") for overlay in typed.configs)
+    return plan_cell(beside, shared, asked=False)
+
+
+def planned_recipe(words: Sequence[str]) -> Recipe:
+    """The recipe that `dna fit` with these words would run.
+
+    Raises:
+        DnaError: it is not valid.
+    """
+    arguments = split_training("fit", list(words))
+    recipe = merge_recipe(arguments)
+    take_start(recipe, arguments)
     check_recipe(recipe, [])
-    return folder_of(recipe)
+    return recipe
+
+
+def order(grid: Iterable[Cell]) -> list[Cell]:
+    """The cells, each once, behind the runs that they start from; those join where they have not ended yet."""
+    asked = {cell.folder.path: cell for cell in grid}
+    ordered: dict[Path, Cell] = {}
+
+    def add(cell: Cell) -> None:
+        source = cell.source and asked.get(cell.source.folder.path, cell.source)
+        if source is not None and (source.asked or source.state not in ENDED):
+            add(source)
+        ordered.setdefault(cell.folder.path, cell)
+
+    for cell in asked.values():
+        add(cell)
+    return list(ordered.values())
 
 
 def lines(grid: Sequence[Cell], *, test: bool) -> list[str]:
@@ -118,12 +190,17 @@ def lines(grid: Sequence[Cell], *, test: bool) -> list[str]:
         test: add the command that tests a run; a run counts as done when it is tested.
     """
     states = [cell.state for cell in grid]
-    done = {"tested"} if test else {"tested", "finished"}
-    finished = sum(state in done for state in states)
-    started = states.count("started")
-    notes = f"{finished} finished and left out" + (f", {started} started: --resume goes on with them" if started else "")
-    commands = [_command(cell, state, test) for cell, state in zip(grid, states, strict=True) if state not in done]
-    return [f"# {len(grid)} run{'s' if len(grid) != 1 else ''}: {len(commands)} to do, {notes}", *commands]
+    commands: list[str] = []
+    for cell, state in zip(grid, states, strict=True):
+        if state != "tested" and (state != "finished" or (test and cell.asked)):
+            commands.append(_command(cell, state, test and cell.asked))
+    started, sources = states.count("started"), sum(not cell.asked for cell in grid)
+    notes = f"{len(grid) - len(commands)} finished and left out"
+    notes += f", {started} started: --resume goes on with them" if started else ""
+    notes += f"; {sources} that others start from come{'s' if sources == 1 else ''} first" if sources else ""
+    needed = sorted({str(cell.needs.path) for cell in grid if cell.needs and state_of(cell.needs) not in ENDED})
+    missing = [f"# first of all {path}, for which there is no recipe here" for path in needed]
+    return [f"# {len(grid)} run{'s' if len(grid) != 1 else ''}: {len(commands)} to do, {notes}", *missing, *commands]
 
 
 def _command(cell: Cell, state: str, test: bool) -> str:
@@ -135,9 +212,9 @@ def _command(cell: Cell, state: str, test: bool) -> str:
     return " && ".join(steps)
 
 
-def _says_task(file: str) -> bool:
-    """True for a recipe, False for a fragment that goes on top of recipes."""
-    return "task" in merge_recipe(split_training("fit", [f"--config={file}"])).values
+def _says(file: str, key: str) -> bool:
+    """Whether a file, or one below it, has a top-level key; `task` tells a recipe from a fragment that goes on top of recipes."""
+    return key in merge_recipe(split_training("fit", [f"--config={file}"])).values
 
 
 def _attention_words(name: str) -> list[str]:

@@ -16,6 +16,12 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", message=".*number of training batches .* is smaller than the logging interval.*")
     # The sampler continues by position; Lightning cannot know that (data/order.py).
     warnings.filterwarnings("ignore", message=".*your dataloader is not resumable.*")
+    # The network is built before the average of its weights, which shards nothing (runs/weight_average.py).
+    warnings.filterwarnings("ignore", message=".*WeightAveraging callback with a model that overrides.*")
+    # Tests and validations read the average of the weights and need nothing else of it.
+    warnings.filterwarnings("ignore", message=".*callbacks used to create the checkpoint need to be provided.*")
+    # A frozen backbone is in evaluation mode on purpose (tasks/transfer.py).
+    warnings.filterwarnings("ignore", message=".*module\\(s\\) in eval mode at the start of training.*")
     # The recipe comes from the command line that the suite has read itself.
     warnings.filterwarnings("ignore", message=".*args parameter is intended to run from within Python.*")
     # Scores are global before they are logged (metrics/classification.py).

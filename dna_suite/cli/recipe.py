@@ -16,7 +16,8 @@ from dna_suite.errors import DnaError
 
 SECTIONS = ("model", "data", "trainer")
 SETTINGS: dict[str, Any] = {"seed": 0, "runs": "runs", "logger": None, "save_every": None, "requeue": None}
-TOP_LEVEL = ("task", "recipe", "base", *SETTINGS, *SECTIONS)
+START = ("pretrained", "init_from", "init_drop", "init_sign", "init_allow")
+TOP_LEVEL = ("task", "recipe", "base", *START, *SETTINGS, *SECTIONS)
 
 
 @dataclass

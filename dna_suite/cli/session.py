@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,33 +12,41 @@ from lightning.pytorch import Callback
 
 from dna_suite.catalogue import Target
 from dna_suite.cli.agreement import (
+    inherit_normalisation,
     optimisation_of,
     other_normalisation,
     require_same_classes,
     require_same_network,
     require_same_optimisation,
 )
-from dna_suite.cli.lightning import SuiteCLI, restrict_imports
+from dna_suite.cli.description import describe_run
+from dna_suite.cli.initial_weights import InitialWeights
+from dna_suite.cli.keys import keys_of
+from dna_suite.cli.lightning import SuiteCLI, located, restrict_imports
 from dna_suite.cli.quiet import quieten
 from dna_suite.cli.train import Plan, is_child, say
 from dna_suite.data.base import Data
+from dna_suite.data.global_batch import GlobalBatch
 from dna_suite.errors import DnaError
 from dna_suite.runs.bar import RunBar
 from dna_suite.runs.checkpoint_files import BEST, best_checkpoint, newest_checkpoint
 from dna_suite.runs.checkpoint_io import AtomicCheckpointIO, read_description
 from dna_suite.runs.checkpoints import RunCheckpoints
+from dna_suite.runs.confusion import write_class_results
 from dna_suite.runs.device import check_port, resolve_device
 from dna_suite.runs.failures import plain_failures
-from dna_suite.runs.folder import RunFolder
+from dna_suite.runs.folder import RunFolder, write_json
 from dna_suite.runs.loggers import build_logger
 from dna_suite.runs.metrics_csv import MetricsCsv
 from dna_suite.runs.predictions import PredictionWriter
 from dna_suite.runs.record import accelerator_names, environment, hardware, write_result
 from dna_suite.runs.signals import Signals, Stopped, cluster_plugins
 from dna_suite.runs.step_seed import StepSeed
-from dna_suite.runs.summary import grouped_sites, print_summary
+from dna_suite.runs.summary import print_summary
 from dna_suite.runs.train_log import TrainLog
+from dna_suite.runs.weight_average import WeightAverage
 from dna_suite.tasks.base import Task
+from dna_suite.tasks.classification import ImageClassification
 from dna_suite.tasks.optim import scaled_lr
 
 
@@ -86,6 +94,7 @@ class Session:
         arguments = plan.arguments
         self.writer = PredictionWriter(Path(arguments.out), arguments.topk) if arguments.out else None
         self.started = time.monotonic()
+        self.train_log = TrainLog()
         self._resolve_device()
         restrict_imports(plan.arguments.trust_imports)
         self.checkpoints = RunCheckpoints(self.folder.checkpoints, self.recipe.values["save_every"])
@@ -97,6 +106,8 @@ class Session:
                 say(f"the run was never validated, so it has no {BEST}: using {self.checkpoint}")
         if self.checkpoint:
             self.stored = read_description(self.checkpoint)
+        self.initial = InitialWeights(plan.start, whole=plan.command != "fit") if plan.start else None
+        self._inherit()
         self.cli = SuiteCLI(
             load_class(plan.task),
             load_class(plan.data),
@@ -112,6 +123,7 @@ class Session:
 
     def fit(self) -> None:
         """Train, keep the best checkpoint, write the result."""
+        self._check_batch()
         self._build()
         self._open_folder()
         self._say_what()
@@ -120,12 +132,17 @@ class Session:
         )
         best = self.checkpoints.best
         metrics = {} if best is None else {name: tuple(entry) for name, entry in best["metrics"].items()}
-        training = {
+        training: dict[str, Any] = {
             "epochs": self.trainer.current_epoch,
             "steps": self.trainer.global_step,
             "seconds": round(time.monotonic() - self.started, 1),
             "finished": True,
         }
+        if best is not None:
+            training["selected_on"] = self.data.source("val")
+            training["selected_on_test"] = self.data.source("val") == self.data.source("test")
+        if self.train_log.skipped is not None:
+            training["skipped_steps"] = self.train_log.skipped.count
         place = {key: best[key] for key in ("metric", "value", "epoch", "step")} if best else None
         self._write(self.folder.path, metrics, best=place, training=training)
         if best is None:
@@ -149,6 +166,7 @@ class Session:
         )
         place = self._evaluation_folder()
         self._write(place, self.task.results)
+        self._write_class_results(place)
         shown = ", ".join(f"{name} {value:.4f}" for name, (value, _) in self.task.results.items())
         self._finish(f"{place}: {shown} on {max(samples for _, samples in self.task.results.values())} samples")
 
@@ -175,7 +193,7 @@ class Session:
         shown: list[Callback] = [RunBar(), self.checkpoints]
         if self.plan.command == "fit":
             seed = self.recipe.values["seed"]
-            shown += [StepSeed(seed), TrainLog()]
+            shown += [StepSeed(seed), self.train_log]
         if self.writer is not None:
             shown.append(self.writer)
         requeue = self.recipe.values["requeue"]
@@ -192,6 +210,10 @@ class Session:
         self.task.seed = self.data.seed = self.recipe.values["seed"]
         self.task.recipe = self.recipe.name
         self.task.optimisation = self.optimisation
+        if self.plan.command == "fit" and self.task.ema is not None:
+            # First, so that whatever looks at the weights after a step finds the average up to date.
+            trainer: Any = self.trainer
+            trainer.callbacks.insert(0, WeightAverage(self.task.ema, self.task.ema_warmup))
         if self.plan.command == "predict":
             self.task.classes = list(self.stored["classes"])
         elif self.stored:
@@ -199,33 +221,28 @@ class Session:
         if self.stored:
             self.task.adopt(self.data)
             require_same_network(self.stored, self.task.describe_own(), str(self.checkpoint))
-            note = other_normalisation(self.stored["transform"], self.data.transform())
-            if note and not is_child():
-                say(note)
-        if self.plan.arguments.init_from:
-            self.task.initial_weights = self._initial_weights()
+        note = other_normalisation(self._source_normalisation(), self.data.transform())
+        if note:
+            self._tell(note)
+        if self.initial:
+            self.task.initial_weights = self.initial.filler(self.task, self._tell)
 
-    def _initial_weights(self) -> Any:
-        from dna_suite.backbones.weights import load_into, read_weights
+    def _inherit(self) -> None:
+        """Mean and deviation come with the weights where the recipe says nothing of them; a run that goes on has its own."""
+        if self.plan.command == "fit" and self.stored:
+            return
+        note = inherit_normalisation(self.recipe, keys_of(self.plan.data), self._source_normalisation())
+        if note and (self.initial or self.plan.arguments.configs):
+            self._tell(note)
 
-        arguments = self.plan.arguments
-        assert arguments.init_from is not None
-        weights = read_weights(arguments.init_from)
+    def _source_normalisation(self) -> Mapping[str, Any]:
+        """Mean and deviation that the weights in use were trained under; empty where nothing says so."""
+        return self.initial.weights.normalisation if self.initial else self.stored.get("transform") or {}
 
-        def fill(net: Any) -> None:
-            nonlocal weights
-            classes = (weights.record or {}).get("classes", self.task.classes)
-            if classes != self.task.classes:
-                # Rows of a head belong to class names, not to positions.
-                body = {name: tensor for name, tensor in weights.tensors.items() if not name.startswith("head")}
-                weights = dataclasses.replace(weights, tensors=body)
-            report = load_into(net, weights, self.task.attention, drop=tuple(arguments.init_drop))
-            if self.plan.command != "fit" and report.reinitialised:
-                raise DnaError(f"{arguments.init_from} has no weights for {', '.join(report.reinitialised)}: nothing to evaluate")
-            for line in report.lines() if not is_child() else ():
-                say(line)
-
-        return fill
+    def _tell(self, line: str) -> None:
+        """A line for the user, from the first process only."""
+        if not is_child():
+            say(line)
 
     def _build(self) -> None:
         """Find the data and build the network, so that what is wrong with either is told before anything is written."""
@@ -237,16 +254,26 @@ class Session:
         self.task.configure_model()
 
     def _say_what(self) -> None:
-        """A table of the network, and both sides of a scaled learning rate."""
+        """A table of the network, the global batch, and both sides of a scaled learning rate."""
         if is_child():
             return
         assert self.task.net is not None
         print_summary(self.task.net, self.task.describe_own())
-        optim = self.task.optim
-        batch = self.data.batch * self.trainer.world_size * self.trainer.accumulate_grad_batches
+        optim, batch = self.task.optim, self._global_batch()
+        say(f"global batch {batch}")
         if optim.lr_scaling != "none":
-            peak = scaled_lr(optim, batch)
-            say(f"peak rate {peak:.4g} at global batch {batch} ({optim.lr_scaling} from {optim.lr:g} at batch {optim.lr_batch})")
+            peak = scaled_lr(optim, batch.samples)
+            rule = f"{optim.lr_scaling} from {optim.lr:g} at batch {optim.lr_batch}"
+            say(f"peak rate {peak:.4g} at global batch {batch.samples} ({rule})")
+
+    def _check_batch(self) -> None:
+        """Refuse another global batch than the recipe asks for, before anything is written."""
+        problem = self._global_batch().mismatch(self.data.wanted_batch)
+        if problem:
+            raise DnaError(located(problem, self.recipe))
+
+    def _global_batch(self) -> GlobalBatch:
+        return GlobalBatch(self.data.batch, self.trainer.world_size, self.trainer.accumulate_grad_batches)
 
     def _open_folder(self) -> None:
         """Claim the run folder and attach the loggers; the first thing that is written."""
@@ -260,6 +287,8 @@ class Session:
                 overwrite=arguments.overwrite,
                 resume=resume,
             )
+            if self.initial:
+                write_json(self.folder.start, self.initial.describe())
             if arguments.resume is not None:
                 say(
                     f"resuming from {self.checkpoint}"
@@ -284,35 +313,17 @@ class Session:
     def _write(self, folder: Path, metrics: dict[str, Any], **more: Any) -> None:
         if self.trainer.is_global_zero:
             folder.mkdir(parents=True, exist_ok=True)
-            write_result(folder, self._description(), metrics, machine=hardware(accelerator_names()), **more)
+            described = describe_run(self.recipe, self.task, self.data, self.folder)
+            write_result(folder, described, metrics, machine=hardware(accelerator_names()), **more)
 
-    def _description(self) -> dict[str, Any]:
-        from dna_suite.backbones.cost import count_multiply_adds, count_parameters
-
-        described = self.task.describe()
-        net = self.task.net
-        assert net is not None
-        return {
-            "recipe": self.recipe.name,
-            "task": described["task"],
-            "attention": described["attention"],
-            "label": self.task.attention.label,
-            "backbone": described["backbone"],
-            "seed": self.recipe.values["seed"],
-            "toy": self.data.toy,
-            "data": {
-                "name": self.data.name,
-                "root": self.data.root,
-                "counts": self.data.counts(),
-                "subset": self.data.subset,
-                "test_from": self.data.source("test"),
-                "skipped": len(self.data.skipped),
-            },
-            "parameters": count_parameters(net),
-            "multiply_adds": count_multiply_adds(net, described["backbone"]["image_size"]),
-            "transform": described["transform"],
-            "sites": grouped_sites(net),
-        }
+    def _write_class_results(self, folder: Path) -> None:
+        """Files of the results per class, where the test counted them."""
+        if not isinstance(self.task, ImageClassification) or self.task.confusions is None or not self.trainer.is_global_zero:
+            return
+        title = f"{self.data.name}, test: {self.task.attention.label}"
+        line = write_class_results(folder, self.task.classes, self.task.confusions, title)
+        if line:
+            self._tell(line)
 
     def _finish(self, line: str) -> None:
         if self.data.skipped:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from dna_suite.catalogue import Target
 from dna_suite.cli.argv import TrainingArguments, split_training
 from dna_suite.cli.checks import check_recipe
 from dna_suite.cli.recipe import Recipe, merge_recipe
+from dna_suite.cli.start import check_start, take_start, told_start
 from dna_suite.errors import DnaError
 
 SUMMARY = "what a recipe will do: model, cost, steps, rates, groups; writes nothing"
@@ -46,7 +48,9 @@ def run(words: list[str]) -> int:
         print(USAGE, end="")
         return 0
     question = split_question(words)
+    check_start(question.arguments)
     recipe = merge_recipe(question.arguments)
+    take_start(recipe, question.arguments)
     task, data = check_recipe(recipe, question.arguments.trust_imports)
     print("\n".join(describe(recipe, task, data, question)))
     return 0
@@ -84,14 +88,17 @@ def describe(recipe: Recipe, task_target: Target, data_target: Target, question:
     """The lines of the answer."""
     import torch
 
-    from dna_suite.cli.lightning import SuiteCLI
+    from dna_suite.cli.lightning import SuiteCLI, located
     from dna_suite.cli.quiet import quieten
     from dna_suite.cli.session import load_class
+    from dna_suite.cli.show_training import training_lines
+    from dna_suite.data.global_batch import GlobalBatch
     from dna_suite.runs.device import resolve_device
 
     quieten()
     trainer = recipe.values["trainer"]
     shown_recipe = recipe.dump()
+    processes = question.processes or planned_processes(recipe)
     notes = list(recipe.notes)
     asked = trainer.get("accelerator", "auto"), str(trainer.get("precision", "32-true"))
     trainer["accelerator"], trainer["precision"], changed = resolve_device("auto", asked[1])
@@ -103,11 +110,13 @@ def describe(recipe: Recipe, task_target: Target, data_target: Target, question:
     task.adopt(data)
     with torch.device("meta"):
         net = task.build()
-    processes = question.processes or planned_processes(recipe)
-    lines = [shown_recipe, *network_lines(task, net), ""]
+    lines = [shown_recipe, *network_lines(task, net), f"starts from:     {told_start(recipe)}", ""]
     lines += data_lines(task, data, counts, source)
-    lines += ["", *step_lines(task, net, data, counts, processes, recipe, question.images_per_second)]
-    return [*lines, *(f"note: {note}" for note in [*notes, *changed])]
+    lines += ["", *training_lines(task, net, data, counts["train"], processes, recipe, question.images_per_second)]
+    batch = GlobalBatch(data.batch, processes, recipe.get("trainer.accumulate_grad_batches", 1))
+    mismatch = batch.mismatch(data.wanted_batch)
+    refused = [f"fit will be refused: {located(mismatch, recipe)}"] if mismatch else []
+    return [*lines, *(f"note: {note}" for note in [*notes, *changed, *refused])]
 
 
 def find_counts(data: Any, target: Target) -> tuple[dict[str, int], list[str], str]:
@@ -118,10 +127,32 @@ def find_counts(data: Any, target: Target) -> tuple[dict[str, int], list[str], s
         return data.counts(), list(data.classes), "counted"
     except DnaError:
         return (
-            dict(target.counts),
+            divide_counts(target.counts, data.holdout, data.subset),
             [str(number) for number in range(target.classes)],
-            "published numbers; the folder was not read",
+            "from the published numbers; the folder was not read",
         )
+
+
+def divide_counts(published: Mapping[str, int], holdout: float | None, subset: int | None) -> dict[str, int]:
+    """The samples of each split after the holdout and the subset of train.
+
+    Args:
+        published: samples of each split.
+        holdout: samples, or a part between 0 and 1, of train that serve as val; None is none.
+        subset: most samples of train; None is all.
+
+    Raises:
+        DnaError: the holdout leaves nothing.
+    """
+    counts = dict(published)
+    if holdout is not None:
+        counts["val"] = holdout if isinstance(holdout, int) else max(1, round(holdout * counts["train"]))
+        counts["train"] -= counts["val"]
+    if counts["train"] < 1:
+        raise DnaError(f"data.holdout {holdout} of {published['train']} training samples leaves none")
+    if subset is not None:
+        counts["train"] = min(counts["train"], subset)
+    return {split: counts[split] for split in ("train", "val", "test") if split in counts}
 
 
 def planned_processes(recipe: Recipe) -> int:
@@ -134,22 +165,17 @@ def network_lines(task: Any, net: Any) -> list[str]:
     """Attention sites and cost."""
     import torch
 
-    from dna_suite.backbones.cost import count_multiply_adds, count_parameters
+    from dna_suite.backbones.cost import count_multiply_adds
     from dna_suite.backbones.engines import grouped_engines
-    from dna_suite.runs.summary import grouped_sites
+    from dna_suite.runs.summary import grouped_sites, told_parameters
 
     lines = ["attention sites:", *(f"  {line}" for line in grouped_sites(net))]
     engines = grouped_engines(net, "cuda" if torch.cuda.is_available() else "cpu", task.compile_network)
     lines += [f"engine:          {line}" for line in engines]
-    lines.append(f"parameters:      {count_parameters(net):,}")
+    lines.append(f"parameters:      {told_parameters(net)}")
     cost = count_multiply_adds(net, task.image_size)
     lines.append(f"multiply-adds:   {cost:,} for one picture of {task.image_size} px (attention un-fused)")
     return lines
-
-
-def plural(number: int, noun: str) -> str:
-    """The number with its noun, as in "2 processes"."""
-    return f"{number} {noun}{'es' if number > 1 else ''}"
 
 
 def listed(values: dict[str, Any]) -> str:
@@ -165,51 +191,3 @@ def data_lines(task: Any, data: Any, counts: dict[str, int], source: str) -> lis
         f"augmentation:    {listed(data.augmentation())}{mixing}",
         f"evaluation:      {listed(data.transform())}",
     ]
-
-
-def step_lines(
-    task: Any, net: Any, data: Any, counts: dict[str, int], processes: int, recipe: Recipe, images_per_second: float | None
-) -> list[str]:
-    """Batch, steps, rates, groups, duration."""
-    from dna_suite.data.base import limit_batches
-    from dna_suite.data.order import EpochBatches
-    from dna_suite.tasks.optim import rates, scaled_lr
-
-    trainer = recipe.values["trainer"]
-    accumulate, epochs = trainer.get("accumulate_grad_batches", 1), trainer.get("max_epochs", 1)
-    length = min(counts["train"], data.subset or counts["train"])
-    whole = EpochBatches(length, data.batch, world=processes)
-    limit = limit_batches(len(whole), trainer.get("limit_train_batches", 1.0))
-    batches = EpochBatches(length, data.batch, world=processes, accumulate=accumulate, limit=limit)
-    batch = data.batch * processes * accumulate
-    peak = scaled_lr(task.optim, batch)
-    curve = list(rates(epochs, batches.steps_per_epoch, peak, task.schedule))
-    picked = sorted({0, 1, round(task.schedule.warmup_epochs), epochs // 2, epochs - 1} & set(range(epochs)))
-    lines = [
-        f"effective batch: {batch} = {data.batch} x {plural(processes, 'process')} x {plural(accumulate, 'micro-batch')}",
-        f"steps:           {batches.steps_per_epoch:,} an epoch, {batches.steps_per_epoch * epochs:,} in {epochs} epochs",
-        f"peak rate:       {peak:.4g} (lr {task.optim.lr:g} at batch {task.optim.lr_batch}, scaling {task.optim.lr_scaling})",
-        "rate at epoch:   " + ", ".join(f"{epoch} {curve[epoch]:.4g}" for epoch in picked),
-        f"optimiser:       {task.optim.name}, clipping {trainer.get('gradient_clip_val')}",
-        *group_lines(task, net),
-    ]
-    if images_per_second:
-        seconds = length * epochs / (images_per_second * processes)
-        hours = seconds * processes / 3600
-        lines.append(f"duration:        {seconds / 86400:.2f} days, {hours:,.1f} GPU hours at {images_per_second:g} pictures/s")
-    return lines
-
-
-def group_lines(task: Any, net: Any) -> list[str]:
-    """One line per optimiser group: decay, tensors, numbers, and the kinds of parameters in it."""
-    from dna_suite.tasks.optim import group_parameters
-
-    sizes = {name: parameter.numel() for name, parameter in net.named_parameters()}
-    lines = []
-    for group in group_parameters(net, task.optim.weight_decay):
-        kinds = sorted({".".join(name.split(".")[-2:]) if "." in name else name for name in group.names})
-        total = sum(sizes[name] for name in group.names)
-        lines.append(
-            f"  {group.name:<9} decay {group.weight_decay:g}: {len(group.names)} tensors, {total:,} numbers ({', '.join(kinds)})"
-        )
-    return lines

@@ -12,6 +12,7 @@ from dna_suite.cli.agreement import take_model
 from dna_suite.cli.argv import TrainingArguments, split_training
 from dna_suite.cli.checks import check_recipe
 from dna_suite.cli.recipe import Recipe, lookup, merge_recipe, read_snapshot
+from dna_suite.cli.start import Start, check_start, find_start, take_start
 from dna_suite.cli.training_help import help_text
 from dna_suite.errors import DnaError
 from dna_suite.runs.folder import RunFolder, run_folder
@@ -30,6 +31,7 @@ class Plan:
         task: the LightningModule's class.
         data: the data module's class.
         folder: the run folder: to write to, or whose model is used.
+        start: the weights that a run starts from, or that are evaluated; None for fresh ones and for a run's own.
     """
 
     command: str
@@ -39,6 +41,7 @@ class Plan:
     task: Target
     data: Target
     folder: RunFolder
+    start: Start | None = None
 
 
 def run_training(command: str, words: list[str]) -> int:
@@ -56,7 +59,9 @@ def run_training(command: str, words: list[str]) -> int:
     if arguments.print_config:
         print(recipe.dump(), end="")
         return 0
-    plan = Plan(command, ["dna", command, *words], arguments, recipe, task, data, choose_folder(command, arguments, recipe))
+    folder = choose_folder(command, arguments, recipe)
+    start = None if arguments.run else find_start(recipe, folder if arguments.resume is not None else None)
+    plan = Plan(command, ["dna", command, *words], arguments, recipe, task, data, folder, start)
     if not is_child():
         for note in recipe.notes:
             say(note)
@@ -71,8 +76,8 @@ def say(line: str) -> None:
 
 
 def is_child() -> bool:
-    """True in the processes that a multi-process run starts beside the first."""
-    return int(os.environ.get("LOCAL_RANK", "0")) > 0 or int(os.environ.get("NODE_RANK", "0")) > 0
+    """True in the processes of a run beside the first, whether Lightning, torchrun or srun started them."""
+    return any(int(os.environ.get(name) or 0) > 0 for name in ("LOCAL_RANK", "NODE_RANK", "RANK", "SLURM_PROCID"))
 
 
 def prepare_recipe(command: str, arguments: TrainingArguments) -> Recipe:
@@ -81,10 +86,7 @@ def prepare_recipe(command: str, arguments: TrainingArguments) -> Recipe:
     Raises:
         DnaError: flags exclude one another, a folder is no run, or typed keys contradict the run.
     """
-    if arguments.run and arguments.init_from:
-        raise DnaError("--run uses a run as it is and --init_from starts from weights: give one of them")
-    if arguments.init_from and arguments.resume is not None:
-        raise DnaError("--resume goes on with a run and --init_from starts a new one: give one of them")
+    check_start(arguments)
     if command == "predict":
         missing = [f"--{name}" for name in ("run", "input", "out") if getattr(arguments, name) is None]
         if missing:
@@ -93,9 +95,12 @@ def prepare_recipe(command: str, arguments: TrainingArguments) -> Recipe:
     if not source:
         if command != "fit" and not arguments.init_from:
             raise DnaError(f"dna {command} needs a model: --run DIR (a run folder) or --init_from FILE (weights)")
-        return merge_recipe(arguments)
+        recipe = merge_recipe(arguments)
+        take_start(recipe, arguments)
+        return recipe
     stored = read_snapshot(Path(source))
     recipe = merge_recipe(arguments, start=None if arguments.configs else stored)
+    take_start(recipe, arguments)
     if arguments.run:
         take_model(recipe, stored, arguments.run)
         if "seed" not in recipe.typed:

@@ -21,6 +21,7 @@ EXAMPLES = {
 TOP_LEVEL_TEXTS = {
     "task": "the kind of experiment; the first key of a recipe",
     "base": "files that are read before this one",
+    "--pretrained": "recipe whose run with the same attention and seed this one starts from [null]",
     "--runs": "folder that holds all runs [runs]",
     "--recipe": "name of the run's folder [the first file's name]",
     "--logger": "tensorboard, wandb or mlflow, offline; metrics.csv is always written [null]",

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
 from lightning.pytorch import LightningDataModule
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from dna_suite.catalogue import DATASETS
 from dna_suite.data.batches import Collate, collate, leave_out_skipped
+from dna_suite.data.global_batch import GlobalBatch
 from dna_suite.data.order import Counted, EpochBatches, EvalBatches, Seeded
-from dna_suite.data.subset import choose_balanced
+from dna_suite.data.subset import choose_balanced, hold_out
 from dna_suite.data.workers import ServeOn
 from dna_suite.errors import DnaError
 
@@ -27,6 +30,9 @@ class Samples(Protocol):
 
     labels: np.ndarray
 
+    def find_problem(self, index: int) -> str | None:
+        """What is wrong with the file of a sample, or None."""
+
     def __getitem__(self, index: int) -> Mapping[str, Any]: ...
 
     def select(self, indices: np.ndarray) -> Samples:
@@ -36,13 +42,17 @@ class Samples(Protocol):
 class Data(LightningDataModule):
     """Splits and loaders of one data set.
 
-    A subclass gives `classes` and `read(split)`. Batches are dictionaries of `image` uint8 [n, 3, height, width], `label` int64
-    [n], `index` int64 [n] (place in the split), `counted` bool [n] and the integer `present`, the number of counted samples.
+    A subclass gives `classes` and `read(split, role)`. Batches are dictionaries of `image` uint8 [n, 3, height, width], `label`
+    int64 [n], `index` int64 [n] (place in the split), `counted` bool [n] and the integer `present`, the number of those counted.
 
     With `on_error: skip` an unreadable sample is left out of its training batch and stays in its evaluation batch as a black
     picture that is not counted. The loss weight of a training batch (`train_batches.weight(batch_idx, batch["present"])`) still
     divides by the window's full count, so a sample that is left out has weight 0 and the others keep theirs. `skipped` holds the
     paths that this process met, `notes` what is worth knowing about the folder.
+
+    `val` is what a run's best checkpoint is chosen by. It is the set's own, or a part of train that is held out, so that `test`
+    is looked at once. Each seed holds out another part, so a spread over seeds holds that choice too. Where a run starts from
+    weights that another seed trained on the same set, one `holdout_seed` for both keeps `val` unseen.
 
     Args:
         name: data set, a key of `catalogue.DATASETS`.
@@ -51,11 +61,19 @@ class Data(LightningDataModule):
         eval_batch: samples per evaluation batch; None is `batch`.
         workers: loader processes; 0 loads in the training process.
         toy: read the toy twin of the data set, which is made where it is missing.
-        subset: samples of a seeded, class-balanced part of each split; None is all.
+        subset: samples of a seeded, class-balanced part of train, after the holdout; None is all. Evaluation is on all samples.
         on_error: what an unreadable sample does: end the run with its path, or be skipped and counted.
+        global_batch: samples of an optimiser step that a training run must have: batch * processes * accumulation; None is any.
+        holdout: samples (5000) or part (0.1) of train, class-balanced, that serve as val; auto is a tenth where the set has no
+            val of its own, else none; null is none, and then a set without a val of its own validates nothing and tests the
+            last checkpoint.
+        holdout_seed: which part is held out; None is the run's seed.
     """
 
     layout: ClassVar[str] = ""
+    downloads: ClassVar[bool] = False
+    one_set: ClassVar[bool] = True
+    own_val: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -67,15 +85,23 @@ class Data(LightningDataModule):
         toy: bool = False,
         subset: int | None = None,
         on_error: Literal["raise", "skip"] = "raise",
+        global_batch: int | None = None,
+        holdout: int | float | Literal["auto"] | None = "auto",
+        holdout_seed: int | None = None,
     ) -> None:
         super().__init__()
-        require_at_least(1, batch=batch, eval_batch=eval_batch, subset=subset)
-        require_at_least(0, workers=workers)
+        require_at_least(1, batch=batch, eval_batch=eval_batch, subset=subset, global_batch=global_batch)
+        require_at_least(0, workers=workers, holdout_seed=holdout_seed)
+        if not (holdout in ("auto", None) or (isinstance(holdout, int) and holdout >= 1) or 0 < float(holdout) < 1):
+            raise DnaError(f"data.holdout {holdout}: samples from 1, a part of train between 0 and 1, auto or null")
         if on_error not in ("raise", "skip"):
             raise DnaError(f"data.on_error {on_error!r}: raise or skip")
         self.name: str = name
         self.root, self.batch, self.eval_batch = root, batch, batch if eval_batch is None else eval_batch
         self.workers, self.toy, self.subset, self.on_error = workers, toy, subset, on_error
+        self.wanted_batch = global_batch
+        self.holdout: float | None = (None if self.own_val else 0.1) if isinstance(holdout, str) else holdout
+        self.holdout_seed = holdout_seed
         self.seed = 0
         self.skipped: list[str] = []
         self.notes: list[str] = []
@@ -89,8 +115,13 @@ class Data(LightningDataModule):
         """Class names in label order."""
         raise NotImplementedError
 
-    def read(self, split: str) -> Samples:
-        """All samples of train, val or test."""
+    def read(self, split: str, role: str) -> Samples:
+        """All samples of a split as published.
+
+        Args:
+            split: where they come from: train, val or test.
+            role: what they serve as, which decides their transform: train, val or test.
+        """
         raise NotImplementedError
 
     def transform(self) -> dict[str, Any]:
@@ -103,41 +134,91 @@ class Data(LightningDataModule):
         Raises:
             DnaError: there is no such folder; the message shows the layout and how to get a toy set.
         """
-        root = Path(self.root).expanduser() if self.root else Path(os.environ.get("DNA_DATA", "data")) / self.name
         if self.toy:
             from dna_suite.data.toy import make_twin
 
-            return make_twin(self.name, root.parent / "toy" / self.name)
+            parent = Path(self.root).expanduser().parent if self.root else usual_folder()
+            return make_twin(self.name, parent / "toy" / self.name)
+        root = Path(self.root).expanduser() if self.root else self.default_root()
         if not root.is_dir():
-            raise DnaError(
-                f"data.root: no folder {root} (data.root or the environment variable DNA_DATA says where data is). Expected:\n"
-                f"{self.layout}\nA toy set in this layout: dna data toy {self.name} {root}"
-            )
+            place = "data.root or the environment variable DNA_DATA says where data is"
+            raise DnaError(f"data.root: no folder {root} ({place}). {self.ways_to_get(root)}")
         return root
 
+    def ways_to_get(self, root: Path) -> str:
+        """What a folder without the data set should hold, and how to fill it."""
+        download = f"\nTo download it: dna data download {self.name} {root}" if self.downloads else ""
+        return f"Expected:\n{self.layout}{download}\nA toy set in this layout: dna data toy {self.name} {root}"
+
+    def default_root(self) -> Path:
+        """The folder where data.root is not given."""
+        return usual_folder() / self.name
+
+    def origin(self, split: str) -> str:
+        """What a split as published is read from."""
+        return split if self.layout else f"package, {split}"
+
     def source(self, split: str) -> str:
-        """Where a split is read from, for reports."""
-        return "package" if not self.layout else split
+        """Where the samples of a split come from, for reports."""
+        if split != "val" or self.holdout is None:
+            return self.origin(split)
+        return f"{self.origin('train')} (holdout {len(self.samples('val').labels)}, seed {self.split_seed})"
+
+    @property
+    def split_seed(self) -> int:
+        """The seed of the holdout."""
+        return self.seed if self.holdout_seed is None else self.holdout_seed
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that there are: without val where the set has none and nothing is held out."""
+        return SPLITS if self.own_val or self.holdout is not None else ("train", "test")
 
     def samples(self, split: str) -> Samples:
-        """The samples of a split, after `subset`.
+        """The samples of a split: of train what the holdout leaves, then its subset.
 
         Raises:
-            DnaError: the split holds no sample.
+            DnaError: the split holds no sample, or the holdout is too large.
         """
         found = self._samples.get((split, self.seed))
         if found is None:
-            found = self.read(split)
-            if len(found.labels) == 0:
-                raise DnaError(f"data set {self.name}: no sample in {split}")
-            if self.subset is not None:
+            found = self.divide(split)
+            if split == "train" and self.subset is not None:
                 found = found.select(choose_balanced(found.labels, self.subset, self.seed))
             self._samples[split, self.seed] = found
         return found
 
+    def note(self, text: str, tell: Callable[[str], None] = rank_zero_info) -> None:
+        """Say something once, and keep it for reports."""
+        if text not in self.notes:
+            self.notes.append(text)
+            tell(text)
+
+    def divide(self, split: str) -> Samples:
+        """The samples of a split after the holdout."""
+        if split not in self.splits:
+            raise DnaError(f"data set {self.name} has no val part of its own: data.holdout takes one from train")
+        part = None if split == "test" else self.holdout
+        found = self.read(split if part is None else "train", split)
+        if len(found.labels) == 0:
+            raise DnaError(f"data set {self.name}: no sample in {split}")
+        if self.one_set and not self.toy:
+            self.compare_count(split if part is None else "train", len(found.labels))
+        if part is None:
+            return found
+        rest, chosen = hold_out(found.labels, part, self.split_seed)
+        return found.select(chosen if split == "val" else rest)
+
+    def compare_count(self, split: str, found: int) -> None:
+        """Note a number of samples that is not the published one."""
+        sets = next((sets for sets in DATASETS.values() if self.name in sets), {})
+        published = sets[self.name].counts.get(split) if sets else None
+        if published not in (None, found):
+            self.note(f"{split} has {found:,} samples, {self.name} as published {published:,}")
+
     def counts(self) -> dict[str, int]:
         """Samples of each split."""
-        return {split: len(self.samples(split).labels) for split in SPLITS}
+        return {split: len(self.samples(split).labels) for split in self.splits}
 
     def prepare_data(self) -> None:
         """Write the toy twin, if it is asked for, before several processes look for it."""
@@ -157,7 +238,7 @@ class Data(LightningDataModule):
     @property
     def global_batch(self) -> int:
         """Samples of one full optimiser step: batch * processes * accumulation."""
-        return self.batch * self.world[0] * self.accumulate
+        return GlobalBatch(self.batch, self.world[0], self.accumulate).samples
 
     @property
     def train_batches(self) -> EpochBatches:
@@ -230,8 +311,10 @@ class Data(LightningDataModule):
         self._train_batches = None
         return self.load(self.keyed("train"), leave_out_skipped, batch_sampler=self.train_batches)
 
-    def val_dataloader(self) -> DataLoader:
-        """Every validation sample once, in whole batches."""
+    def val_dataloader(self) -> DataLoader | list[DataLoader]:
+        """Every validation sample once, in whole batches; no loader where there is no validation part."""
+        if "val" not in self.splits and self.trainer is not None and not self.trainer.validating:
+            return []
         return self.load(self.keyed("val"), collate, batch_sampler=self.order_evaluation("val"))
 
     def test_dataloader(self) -> DataLoader:
@@ -266,6 +349,11 @@ class Data(LightningDataModule):
                 if path not in self.skipped:
                     self.skipped.append(path)
         return batch
+
+
+def usual_folder() -> Path:
+    """The folder of data sets: the environment variable DNA_DATA, else `data` under the working folder."""
+    return Path(os.environ.get("DNA_DATA", "data"))
 
 
 def require_at_least(least: int, **values: int | None) -> None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dna_suite.data.base import SPLITS, Data
-from dna_suite.data.samples import PictureSamples
+from dna_suite.data.base import Data
 from dna_suite.errors import DnaError
 
 
@@ -19,7 +18,7 @@ class SplitReport:
     Args:
         split: train, val or test.
         source: where it is read from.
-        samples: their number, after `data.subset`.
+        samples: their number, after the holdout and `data.subset`.
         per_class: [classes] samples of each class.
         unreadable: one line per file that cannot be read, path first.
     """
@@ -62,12 +61,16 @@ def check_data(data: Data, threads: int = 2) -> DataReport:
     """
     splits: list[SplitReport] = []
     problems: list[str] = []
-    for split in SPLITS:
+    for split in data.splits:
         try:
             splits.append(check_split(data, split, threads, splits))
         except DnaError as problem:
             if str(problem) not in problems:
                 problems.append(str(problem))
+    for report in splits:
+        # Where val is a part of train, train is counted whole.
+        if report.split != "val" or data.holdout is None:
+            data.compare_count(report.split, len(data.read(report.split, "test").labels))
     try:
         classes = tuple(data.classes)
     except DnaError:
@@ -80,13 +83,11 @@ def check_split(data: Data, split: str, threads: int, done: list[SplitReport]) -
     samples = data.samples(split)
     source = data.source(split)
     per_class = np.bincount(samples.labels, minlength=len(data.classes))
-    same = next((report for report in done if report.source == source and isinstance(samples, PictureSamples)), None)
+    same = next((report for report in done if report.source == source), None)
     if same is not None:
         unreadable = same.unreadable
-    elif isinstance(samples, PictureSamples):
-        with ThreadPoolExecutor(threads) as pool:
-            found = pool.map(samples.find_problem, range(len(samples)))
-            unreadable = tuple(problem for problem in found if problem)
     else:
-        unreadable = ()
+        with ThreadPoolExecutor(threads) as pool:
+            found = pool.map(samples.find_problem, range(len(samples.labels)))
+            unreadable = tuple(problem for problem in found if problem)
     return SplitReport(split, source, len(samples.labels), per_class, unreadable)

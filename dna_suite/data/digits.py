@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.lib.stride_tricks import sliding_window_view
-from torch import Tensor
 from torch.nn.functional import interpolate
 from torch.utils.data import Dataset
 
 from dna_suite.data.base import require_at_least
 from dna_suite.data.images import ImageData
-from dna_suite.data.order import IDLE, Key, draw_uniform, mix_bits
+from dna_suite.data.order import mix_bits
+from dna_suite.data.resident import MovedBatches, PlainBatches, Resident
 from dna_suite.data.subset import count_turns
 
 FILE = Path(__file__).with_name("digits.npz")
@@ -56,7 +54,7 @@ class Digits(ImageData):
         eval_batch: samples per evaluation batch; None is `batch`.
         workers: loader processes; the set is resident, so 0 is fastest.
         toy: no effect: the set is small already.
-        subset: samples of a seeded, class-balanced part of each split; None is all.
+        subset: samples of a seeded, class-balanced part of train, after the holdout; None is all.
         on_error: not used.
         size: side that the 8 x 8 pictures are scaled to, pixels.
         shift: training pictures move by up to this many pixels along each axis.
@@ -82,6 +80,9 @@ class Digits(ImageData):
         std: tuple[float, float, float] = (0.35, 0.35, 0.35),
         erase: float = 0.0,
         repeats: int = 1,
+        global_batch: int | None = None,
+        holdout: int | float | Literal["auto"] | None = "auto",
+        holdout_seed: int | None = None,
     ) -> None:
         super().__init__(
             name,
@@ -99,6 +100,9 @@ class Digits(ImageData):
             flip=0.0,
             erase=erase,
             repeats=repeats,
+            global_batch=global_batch,
+            holdout=holdout,
+            holdout_seed=holdout_seed,
         )
         require_at_least(0, shift=shift)
         self.shift = shift
@@ -115,17 +119,17 @@ class Digits(ImageData):
     def prepare_data(self) -> None:
         """Nothing to do: the set ships with the package."""
 
-    def read(self, split: str) -> Resident:
+    def read(self, split: str, role: str) -> Resident:
         """All samples of train, val or test, scaled to `size`."""
         ink, labels = read_digits()
         chosen = split_digits(labels)[split]
-        return Resident(scale_digits(ink[chosen], self.size), labels[chosen])
+        return Resident(scale_digits(ink[chosen], self.size)[:, None], labels[chosen])
 
     def keyed(self, split: str) -> Dataset[dict[str, Any]]:
         """The split as a data set that hands over whole batches."""
         samples = self.samples(split)
         assert isinstance(samples, Resident)
-        return ShiftedBatches(samples, self.seed, self.shift) if split == "train" else PlainBatches(samples)
+        return MovedBatches(samples, self.seed, self.shift) if split == "train" else PlainBatches(samples)
 
 
 def scale_digits(ink: np.ndarray, size: int) -> np.ndarray:
@@ -133,72 +137,3 @@ def scale_digits(ink: np.ndarray, size: int) -> np.ndarray:
     levels = torch.from_numpy(ink).float().mul(255 / 16)[:, None]
     scaled = interpolate(levels, size=(size, size), mode="bicubic", antialias=True)
     return scaled[:, 0].round().clamp(0, 255).to(torch.uint8).numpy()
-
-
-class Resident:
-    """Grey pictures [n, size, size] uint8 and labels [n] int64 in memory."""
-
-    def __init__(self, pictures: np.ndarray, labels: np.ndarray) -> None:
-        self.pictures, self.labels = pictures, labels
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return {"image": as_channels(self.pictures[index]), "label": int(self.labels[index])}
-
-    def select(self, indices: np.ndarray) -> Resident:
-        """These samples only, in this order."""
-        return Resident(self.pictures[indices], self.labels[indices])
-
-
-class ShiftedBatches(Dataset[dict[str, Any]]):
-    """Training batches of resident pictures, each moved by a number of pixels that its key determines; what moves in is black.
-
-    Args:
-        samples: the pictures.
-        seed: seed of the run.
-        shift: largest move along an axis, pixels.
-    """
-
-    def __init__(self, samples: Resident, seed: int, shift: int) -> None:
-        self.samples, self.seed, self.shift = samples, seed, shift
-        size = samples.pictures.shape[1:]
-        padded = np.pad(samples.pictures, ((0, 0), (shift, shift), (shift, shift)))
-        self.windows = sliding_window_view(padded, size, axis=(1, 2))
-
-    def __getitem__(self, key: Key) -> dict[str, Any]:
-        return {name: value[0] if isinstance(value, Tensor) else value for name, value in self.__getitems__([key]).items()}
-
-    def __getitems__(self, keys: Sequence[Key]) -> dict[str, Any]:
-        _, indices, repeats = np.asarray(keys, dtype=np.int64).reshape(-1, 3).T
-        draws = draw_uniform(self.seed, keys, 2)
-        down, right = (draws * (2 * self.shift + 1)).astype(np.int64).T
-        return as_batch(self.windows[indices, down, right], self.samples.labels[indices], indices, repeats != IDLE)
-
-
-class PlainBatches(Dataset[dict[str, Any]]):
-    """Evaluation batches of resident pictures, asked by keys (index, counted)."""
-
-    def __init__(self, samples: Resident) -> None:
-        self.samples = samples
-
-    def __getitem__(self, key: tuple[int, bool]) -> dict[str, Any]:
-        return {name: value[0] if isinstance(value, Tensor) else value for name, value in self.__getitems__([key]).items()}
-
-    def __getitems__(self, keys: Sequence[tuple[int, bool]]) -> dict[str, Any]:
-        indices, counted = np.asarray(keys, dtype=np.int64).reshape(-1, 2).T
-        return as_batch(self.samples.pictures[indices], self.samples.labels[indices], indices, counted == 1)
-
-
-def as_batch(pictures: np.ndarray, labels: np.ndarray, indices: np.ndarray, counted: np.ndarray) -> dict[str, Any]:
-    """Arrays of n samples as a batch of the suite."""
-    return {
-        "image": as_channels(pictures),
-        "label": torch.from_numpy(labels),
-        "index": torch.from_numpy(indices.copy()),
-        "counted": torch.from_numpy(counted),
-        "present": int(counted.sum()),
-    }
-
-
-def as_channels(pictures: np.ndarray) -> Tensor:
-    """Grey [..., height, width] as three equal channels [..., 3, height, width]."""
-    return torch.from_numpy(np.repeat(pictures[..., None, :, :], 3, axis=-3))

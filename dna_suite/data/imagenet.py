@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
-from dna_suite.data.folders import Folder, walk_pictures
 from dna_suite.data.images import IMAGENET_MEAN, IMAGENET_STD, ImageData
 from dna_suite.data.samples import Paths, PictureSamples
-from dna_suite.data.transforms import CentreCrop, TrainCrop
+from dna_suite.data.shard_index import COMPRESSED
+from dna_suite.data.split_tree import FolderTree, ShardTree, open_tree
 from dna_suite.errors import DnaError, UnknownName
 
 FOLDERS = {"train": ("train",), "val": ("val", "validation"), "test": ("test",)}
@@ -30,17 +29,20 @@ class Listing(NamedTuple):
 class ImageNet(ImageData):
     """Pictures in ImageNet's layout.
 
-    Class names are the sorted names of the folders in `train`; `val` (or `validation`) and `test` are mapped to them by name.
-    Without a usable `test` folder (ImageNet's own has no labels) the test split is `val`. Hidden entries and those that operating
-    systems make are ignored. The arguments that `ImageData` has mean the same here.
+    Each split is a folder of class folders, or of uncompressed tar shards that hold the same: members CLASS/NAME.JPEG, or one
+    archive CLASS.tar for each class with members CLASS_NUMBER.JPEG, as in ILSVRC2012_img_train.tar. Pictures have the same order
+    and keys either way. Class names are the sorted names of the folders in `train`; `val` (or `validation`) and `test` are mapped
+    to them by name. Without a usable `test` folder (ImageNet's own has no labels) the test split is `val`. Hidden entries and
+    those that operating systems make are ignored. The arguments that `ImageData` has mean the same here.
 
     Args:
         allow_empty: let a class folder of `train` hold no picture; the class keeps its index.
     """
 
+    one_set: ClassVar[bool] = False
     layout: ClassVar[str] = (
-        "  train/CLASS/NAME.JPEG\n"
-        "  val/CLASS/NAME.JPEG   or   val/NAME.JPEG with a file val_labels.csv of lines NAME.JPEG,CLASS\n"
+        "  train/CLASS/NAME.JPEG   or   train/*.tar, uncompressed, with members CLASS/NAME.JPEG\n"
+        "  val/CLASS/NAME.JPEG   or   val/NAME.JPEG with a file val_labels.csv of lines NAME.JPEG,CLASS   or   val/*.tar\n"
         "  test/ (optional, as val)"
     )
 
@@ -67,6 +69,10 @@ class ImageNet(ImageData):
         repeats: int = 1,
         max_pixels: int = 178_956_970,
         allow_empty: bool = False,
+        global_batch: int | None = None,
+        holdout: int | float | Literal["auto"] | None = "auto",
+        holdout_seed: int | None = None,
+        eval_backend: Literal["torch", "pil"] = "torch",
     ) -> None:
         super().__init__(
             name,
@@ -89,10 +95,25 @@ class ImageNet(ImageData):
             erase,
             repeats,
             max_pixels,
+            global_batch,
+            holdout,
+            holdout_seed,
+            eval_backend,
         )
         self.allow_empty = allow_empty
         self._classes: list[str] | None = None
         self._listings: dict[str, Listing] = {}
+        self._trees: dict[Path, FolderTree | ShardTree] = {}
+
+    def folder(self) -> Path:
+        """The data set's folder.
+
+        Raises:
+            DnaError: there is none, or an archive in its place.
+        """
+        if not self.toy and self.root and Path(self.root).expanduser().is_file():
+            raise DnaError(f"data.root: {self.root} is a file; give a folder with train and val, archives unpacked into these")
+        return super().folder()
 
     @property
     def classes(self) -> list[str]:
@@ -103,7 +124,7 @@ class ImageNet(ImageData):
         """
         if self._classes is None:
             train = self.split_folder("train")
-            self._classes = Folder(train).folders
+            self._classes = self.tree(train).folders
             if not self._classes:
                 raise DnaError(f"{train} holds no class folder. Expected in {self.folder()}:\n{self.layout}")
         return self._classes
@@ -116,13 +137,19 @@ class ImageNet(ImageData):
         """
         root = self.folder()
         for name in FOLDERS[split]:
-            if (root / name).is_dir() and (split != "test" or has_labels(root, root / name, split)):
-                return root / name
+            folder = root / name
+            if folder.is_dir() and (split != "test" or self.tree(folder).folders or find_label_file(root, folder, split)):
+                return folder
         if split == "test":
             return self.split_folder("val")
+        archives = sorted(entry.name for entry in root.iterdir() if entry.name.endswith((".tar", *COMPRESSED)))
+        if archives:
+            name = FOLDERS[split][0]
+            how = f"mkdir {name}; tar -xf ARCHIVE -C {name}; class archives inside are read as they are"
+            raise DnaError(f"{root}: no folder {name}, but {', '.join(archives[:4])}: unpack the archive of {name} ({how})")
         raise DnaError(f"{root}: no folder {' or '.join(FOLDERS[split])}. Expected:\n{self.layout}")
 
-    def source(self, split: str) -> str:
+    def origin(self, split: str) -> str:
         """The folder that a split is read from, as a name inside the root."""
         return self.split_folder(split).name
 
@@ -134,47 +161,56 @@ class ImageNet(ImageData):
         """
         if split not in self._listings:
             folder = self.split_folder(split)
-            flat = split != "train" and is_flat(folder)
-            found, ignored = self.list_flat(folder, split) if flat else self.list_classes(folder)
+            tree = self.tree(folder)
+            flat = split != "train" and bool(tree.pictures) and not tree.folders
+            # The test split may be val's folder, with val's label file.
+            owner = next(name for name, folders in FOLDERS.items() if folder.name in folders)
+            found, ignored = self.list_flat(tree, owner) if flat else self.list_classes(tree)
             names, labels = zip(*found, strict=True) if found else ((), ())
             if ignored:
                 self.note(f"{folder}: {ignored} hidden, system-made or non-picture entries ignored", rank_zero_info)
-            self._listings[split] = Listing(folder, Paths(names), np.array(labels, dtype=np.int64))
+            self._listings[split] = Listing(folder, tree.paths(names), np.array(labels, dtype=np.int64))
             self.check_classes(split)
         return self._listings[split]
 
-    def list_classes(self, folder: Path) -> tuple[list[tuple[str, int]], int]:
+    def tree(self, folder: Path) -> FolderTree | ShardTree:
+        """The pictures in a split's folder, as files or in shards, looked at once."""
+        if folder not in self._trees:
+            self._trees[folder] = open_tree(folder)
+            if self._trees[folder].note:
+                self.note(self._trees[folder].note)
+        return self._trees[folder]
+
+    def list_classes(self, tree: FolderTree | ShardTree) -> tuple[list[tuple[str, int]], int]:
         """(path, label) of every picture in the class folders of a split, and the number of ignored entries."""
-        top = Folder(folder)
         label_of = {name: label for label, name in enumerate(self.classes)}
         found: list[tuple[str, int]] = []
-        ignored = top.ignored + len(top.pictures)
-        for name in top.folders:
+        ignored = tree.ignored + len(tree.pictures)
+        for name in tree.folders:
             if name not in label_of:
-                raise UnknownName("class folder", name, self.classes, str(folder))
-            for paths, others in walk_pictures(folder / name, f"{name}/"):
+                raise UnknownName("class folder", name, self.classes, str(tree.path))
+            for paths, others in tree.walk(name):
                 found += [(path, label_of[name]) for path in paths]
                 ignored += others
         return found, ignored
 
-    def list_flat(self, folder: Path, split: str) -> tuple[list[tuple[str, int]], int]:
+    def list_flat(self, tree: FolderTree | ShardTree, split: str) -> tuple[list[tuple[str, int]], int]:
         """(path, label) of every picture that lies directly in a split's folder, with labels from the label file."""
-        top = Folder(folder)
-        file = find_label_file(self.folder(), folder, split)
+        file = find_label_file(self.folder(), tree.path, split)
         if file is None:
-            name = folder.name
+            name = tree.path.name
             raise DnaError(
-                f"{folder}: {len(top.pictures)} pictures, but no class folders, and no {split}_labels.csv in it or beside it. "
+                f"{tree.path}: {len(tree.pictures)} pictures, but no class folders, and no {split}_labels.csv in or beside it. "
                 f"Accepted: {name}/CLASS/NAME.JPEG, or {name}/NAME.JPEG and lines NAME.JPEG,CLASS in {split}_labels.csv"
             )
         labels = read_labels(file, self.classes)
-        there = set(top.pictures)
+        there = set(tree.pictures)
         missing = [name for name in labels if name not in there]
-        unlabelled = [name for name in top.pictures if name not in labels]
+        unlabelled = [name for name in tree.pictures if name not in labels]
         if missing or unlabelled:
             what = f"{len(missing)} pictures are missing" if missing else f"{len(unlabelled)} pictures have no line"
             raise DnaError(f"{file}: {what}, {(missing or unlabelled)[0]!r} is the first")
-        return sorted(((name, labels[name]) for name in top.pictures), key=lambda pair: (pair[1], pair[0])), top.ignored
+        return sorted(((name, labels[name]) for name in tree.pictures), key=lambda pair: (pair[1], pair[0])), tree.ignored
 
     def check_classes(self, split: str) -> None:
         """Refuse an empty class in train, warn once of classes that an evaluation split lacks."""
@@ -189,38 +225,16 @@ class ImageNet(ImageData):
             raise DnaError(f"{folder}: no picture in class folder {listed} (data.allow_empty: true keeps such a class)")
         self.note(f"{folder}: no picture of class {listed}", rank_zero_warn)
 
-    def note(self, text: str, tell: Callable[[str], None]) -> None:
-        """Say something once, and keep it for reports."""
-        if text not in self.notes:
-            self.notes.append(text)
-            tell(text)
-
-    def read(self, split: str) -> PictureSamples:
-        """All samples of train, val or test."""
-        listing = self.list_split(split)
-        transform = (
-            TrainCrop(self.size, self.scale, self.ratio, self.flip, self.augment, self.color_jitter, self.mean)
-            if split == "train"
-            else CentreCrop(self.size, self.crop_ratio)
-        )
-        return PictureSamples(listing.folder, listing.paths, listing.labels, transform, self.size, self.max_pixels, self.on_error)
-
-
-def is_flat(folder: Path) -> bool:
-    """Whether pictures lie directly in a folder that has no class folders."""
-    top = Folder(folder)
-    return bool(top.pictures) and not top.folders
+    def read(self, split: str, role: str) -> PictureSamples:
+        """All samples of train, val or test, with the transform of what they serve as."""
+        folder, paths, labels = self.list_split(split)
+        return PictureSamples(folder, paths, labels, self.transform_as(role), self.size, self.max_pixels, self.on_error)
 
 
 def find_label_file(root: Path, folder: Path, split: str) -> Path | None:
     """The label file of a flat folder, beside it or in it."""
     places = [root / f"{split}_labels.csv", folder / f"{split}_labels.csv"]
     return next((place for place in places if place.is_file()), None)
-
-
-def has_labels(root: Path, folder: Path, split: str) -> bool:
-    """Whether a folder has class folders or a label file."""
-    return bool(Folder(folder).folders) or find_label_file(root, folder, split) is not None
 
 
 def read_labels(file: Path, classes: list[str]) -> dict[str, int]:

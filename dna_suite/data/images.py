@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader
 from dna_suite.data.base import Data, require_at_least
 from dna_suite.data.batches import collate
 from dna_suite.data.order import Counted, EvalBatches
+from dna_suite.data.samples import Transform
 from dna_suite.errors import DnaError
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -33,6 +34,7 @@ class ImageData(Data):
         erase: probability of random erasing.
         repeats: copies of each sample in a training batch (repeated augmentation).
         max_pixels: a picture with more is refused before it is decoded.
+        eval_backend: what resizes evaluation pictures: torch, or pil, which is bit-equal to timm for reference tables and slower.
     """
 
     def __init__(
@@ -57,19 +59,34 @@ class ImageData(Data):
         erase: float = 0.0,
         repeats: int = 1,
         max_pixels: int = 178_956_970,
+        global_batch: int | None = None,
+        holdout: int | float | Literal["auto"] | None = "auto",
+        holdout_seed: int | None = None,
+        eval_backend: Literal["torch", "pil"] = "torch",
     ) -> None:
-        super().__init__(name, root, batch, eval_batch, workers, toy, subset, on_error)
+        super().__init__(name, root, batch, eval_batch, workers, toy, subset, on_error, global_batch, holdout, holdout_seed)
         require_at_least(1, size=size, repeats=repeats, max_pixels=max_pixels)
         if not 0 < crop_ratio <= 1:
             raise DnaError(f"data.crop_ratio {crop_ratio}: above 0, at most 1")
         for key, value in {"flip": flip, "erase": erase}.items():
             if not 0 <= value <= 1:
                 raise DnaError(f"data.{key} {value}: a probability, 0 to 1")
+        if eval_backend not in ("torch", "pil"):
+            raise DnaError(f"data.eval_backend {eval_backend!r}: torch or pil")
         if min(std) <= 0:
             raise DnaError(f"data.std {list(std)}: every deviation is above 0")
         self.size, self.crop_ratio, self.mean, self.std = size, crop_ratio, tuple(mean), tuple(std)
         self.augment, self.scale, self.ratio, self.flip = augment, tuple(scale), tuple(ratio), flip
         self.color_jitter, self.erase, self.repeats, self.max_pixels = color_jitter, erase, repeats, max_pixels
+        self.eval_backend = eval_backend
+
+    def transform_as(self, role: str) -> Transform:
+        """What turns a decoded picture into one of the model's size: random in training, the evaluation crop elsewhere."""
+        from dna_suite.data.transforms import CentreCrop, TrainCrop
+
+        if role == "train":
+            return TrainCrop(self.size, self.scale, self.ratio, self.flip, self.augment, self.color_jitter, self.mean)
+        return CentreCrop(self.size, self.crop_ratio, self.eval_backend)
 
     def copies(self) -> int:
         """Adjacent copies of each training sample."""
@@ -85,6 +102,7 @@ class ImageData(Data):
             "crop_ratio": self.crop_ratio,
             "interpolation": "bicubic",
             "antialias": True,
+            "backend": self.eval_backend,
             "mean": list(self.mean),
             "std": list(self.std),
         }
@@ -97,13 +115,10 @@ class ImageData(Data):
     def predict_dataloader(self) -> DataLoader:
         """Pictures under `predict_input`: batches of image, path and counted, with the evaluation transform."""
         from dna_suite.data.listing import PictureListing
-        from dna_suite.data.transforms import CentreCrop
 
         if self.predict_input is None:
             raise DnaError("predict: --input FOLDER_OR_FILE says which pictures")
-        listing = PictureListing(
-            self.predict_input, CentreCrop(self.size, self.crop_ratio), self.size, self.max_pixels, self.on_error
-        )
+        listing = PictureListing(self.predict_input, self.transform_as("predict"), self.size, self.max_pixels, self.on_error)
         world, rank = self.world
         batches = EvalBatches(len(listing), self.eval_batch, world=world, rank=rank)
         # Lightning takes predicting loaders apart and warns of batch samplers that are not torch's own. All batches but the last

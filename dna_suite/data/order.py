@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, Sampler
 
+from dna_suite.data.batches import Lazily
 from dna_suite.data.position import seed_of
 
 Key = tuple[int, int, int]
@@ -172,6 +173,9 @@ class Seeded(Dataset[dict[str, Any]]):
         seed_all(seed_of("sample", self.seed, epoch, index, repeat))
         return mark(self.samples[index], index, repeat != IDLE)
 
+    def __getitems__(self, keys: list[Key]) -> Lazily:
+        return Lazily(self.__getitem__, keys)
+
 
 class Counted(Dataset[dict[str, Any]]):
     """A data set asked by keys (index, counted); the mark is passed on.
@@ -187,6 +191,9 @@ class Counted(Dataset[dict[str, Any]]):
         index, counted = key
         return mark(self.samples[index], index, counted)
 
+    def __getitems__(self, keys: list[tuple[int, bool]]) -> Lazily:
+        return Lazily(self.__getitem__, keys)
+
 
 def mark(sample: Mapping[str, Any], index: int, counted: bool) -> dict[str, Any]:
     """The sample with its index and whether it counts; a sample that says of itself that it does not, never does."""
@@ -201,12 +208,12 @@ def seed_all(number: int) -> None:
     torch.default_generator.manual_seed(number)
 
 
-def draw_uniform(seed: int, keys: Sequence[Key], slots: int) -> np.ndarray:
+def draw_uniform(seed: int, keys: Sequence[Key] | np.ndarray, slots: int) -> np.ndarray:
     """Uniform numbers that are functions of (seed, key, slot), for whole batches of resident data.
 
     Args:
         seed: seed of the run.
-        keys: n keys (epoch, index, repeat).
+        keys: n keys (epoch, index, repeat), or an integer array [n, 3] of them.
         slots: numbers per key.
 
     Returns:

@@ -46,22 +46,41 @@ def is_picture(name: str) -> bool:
 
 
 def read_picture(path: str | Path, max_pixels: int = MAX_PIXELS) -> Tensor:
-    """A picture file as uint8 [3, height, width].
-
-    Grey, palette, 1-bit and CMYK pictures become RGB. Transparency is dropped: a pixel keeps the colour stored for it, whatever
-    its alpha. The orientation that EXIF may state is not applied. The file's content decides about the format, not its name.
-
-    Args:
-        path: JPEG, PNG or any other format that Pillow reads.
-        max_pixels: a picture with more is refused from its header.
+    """A picture file as uint8 [3, height, width]; see `decode_picture`.
 
     Raises:
         UnreadablePicture: the file is missing, empty, damaged, cut short or too large.
     """
+    return decode_picture(read_bytes(path), path, max_pixels)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a file.
+
+    Raises:
+        UnreadablePicture: it is missing or cannot be read.
+    """
     try:
-        data = Path(path).read_bytes()
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
     except OSError as problem:
         raise UnreadablePicture(f"{path}: {problem.strerror}") from None
+
+
+def decode_picture(data: bytes, path: str | Path, max_pixels: int = MAX_PIXELS) -> Tensor:
+    """An encoded picture as uint8 [3, height, width].
+
+    Grey, palette, 1-bit and CMYK pictures become RGB. Transparency is dropped: a pixel keeps the colour stored for it, whatever
+    its alpha. The orientation that EXIF may state is not applied. The content decides about the format, not the name.
+
+    Args:
+        data: JPEG, PNG or any other format that Pillow reads.
+        path: where it comes from, for messages.
+        max_pixels: a picture with more is refused from its header.
+
+    Raises:
+        UnreadablePicture: it is empty, damaged, cut short or too large.
+    """
     if not data:
         raise UnreadablePicture(f"{path}: empty file")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dna_suite.data.pictures import UnreadablePicture, read_picture
+from dna_suite.data.pictures import UnreadablePicture, decode_picture, read_bytes
 
 Transform = Callable[[Tensor], Tensor]
 
@@ -28,8 +28,18 @@ class Paths:
         self.text = b"".join(encoded)
         self.offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
 
+    @classmethod
+    def join(cls, text: bytes, offsets: np.ndarray) -> Paths:
+        """Paths from their block of bytes and the n + 1 places where they begin and end."""
+        paths = cls.__new__(cls)
+        paths.text, paths.offsets = text, offsets
+        return paths
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[index] for index in range(len(self)))
 
     def __getitem__(self, index: int) -> str:
         return os.fsdecode(self.text[self.offsets[index] : self.offsets[index + 1]])
@@ -38,16 +48,28 @@ class Paths:
         """These paths only, in this order."""
         return Paths([self[index] for index in indices])
 
+    def locate(self, root: Path, index: int) -> str:
+        """The whole path of one of them below `root`."""
+        return f"{root}/{self[index]}"
+
+    def read(self, root: Path, index: int) -> bytes:
+        """The content of the file at one of them below `root`.
+
+        Raises:
+            UnreadablePicture: it is missing or cannot be read.
+        """
+        return read_bytes(self.locate(root, index))
+
 
 class PictureSamples:
-    """Picture files with labels; the picture decoded last is kept, so that adjacent copies of a sample share one decoding.
+    """Pictures with labels; the picture decoded last is kept, so that adjacent copies of a sample share one decoding.
 
     A sample is `image` uint8 [3, size, size] and `label`. With `on_error` "skip" an unreadable file gives a black picture with
     `counted` False and its path as `skipped`.
 
     Args:
         root: folder that the paths are relative to.
-        paths: n paths.
+        paths: where the n pictures are read from.
         labels: [n] int64 class indices.
         transform: decoded picture to the model's size.
         size: side of the result, pixels.
@@ -82,7 +104,7 @@ class PictureSamples:
 
     def path(self, index: int) -> str:
         """Where a sample lies."""
-        return str(self.root / self.paths[index])
+        return self.paths.locate(self.root, index)
 
     def decode(self, index: int) -> Tensor:
         """The whole picture of a sample, uint8 [3, height, width].
@@ -91,13 +113,19 @@ class PictureSamples:
             UnreadablePicture: see `read_picture`.
         """
         if self._last is None or self._last[0] != index:
-            self._last = (index, read_picture(self.path(index), self.max_pixels))
+            # The next picture takes the memory of the one before while that is in the cache.
+            self._last = None
+            self._last = (index, self.read(index))
         return self._last[1]
+
+    def read(self, index: int) -> Tensor:
+        """As `decode`, without the picture that is kept: several threads may call it."""
+        return decode_picture(self.paths.read(self.root, index), self.path(index), self.max_pixels)
 
     def find_problem(self, index: int) -> str | None:
         """What is wrong with the file of a sample, or None."""
         try:
-            read_picture(self.path(index), self.max_pixels)
+            self.read(index)
         except UnreadablePicture as problem:
             return str(problem)
         return None

@@ -8,18 +8,18 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
-
-from dna_suite.data.digits import read_digits, split_digits
+from dna_suite.data.toy_arrays import write_cifar10, write_cifar100, write_fashion_mnist
+from dna_suite.data.toy_pictures import write_cars, write_imagenet, write_tiny_imagenet
 from dna_suite.errors import DnaError, UnknownName
 
-# Ten of ImageNet's synsets; digit d plays the d-th.
-SYNSETS = (
-    "n01440764", "n01855672", "n02099601", "n02123045", "n02391049",
-    "n02687172", "n03095699", "n03594945", "n04146614", "n07745940",
-)  # fmt: skip
-SIDES = (56, 64, 72, 88, 104)
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "imagenet": write_imagenet,
+    "cifar10": write_cifar10,
+    "cifar100": write_cifar100,
+    "cars": write_cars,
+    "tiny_imagenet": write_tiny_imagenet,
+    "fashion_mnist": write_fashion_mnist,
+}
 
 
 def write_toy(name: str, folder: str | Path) -> Path:
@@ -64,32 +64,3 @@ def current_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def write_imagenet(folder: Path) -> None:
-    """ImageNet's layout: ten class folders with 20 training and 5 validation JPEGs each, of several sizes, some of them grey."""
-    ink, labels = read_digits()
-    splits = split_digits(labels)
-    for split, number in (("train", 20), ("val", 5)):
-        chosen = splits[split]
-        for digit, synset in enumerate(SYNSETS):
-            target = folder / split / synset
-            target.mkdir(parents=True)
-            for index in chosen[labels[chosen] == digit][:number]:
-                name = f"{synset}_{index}" if split == "train" else f"ILSVRC2012_val_{index:08d}"
-                draw_digit(ink[index], int(index)).save(target / f"{name}.JPEG", quality=90)
-
-
-def draw_digit(ink: np.ndarray, index: int) -> Image.Image:
-    """Ink [8, 8] from 0 to 16 as a picture whose sides and colours depend on the index; every fifth is grey."""
-    generator = np.random.default_rng(index)
-    width, height = (int(side) for side in generator.choice(SIDES, 2))
-    grey = Image.fromarray((ink * 255.0 / 16).astype(np.uint8)).resize((width, height), Image.Resampling.BICUBIC)
-    if index % 5 == 0:
-        return grey
-    share = np.asarray(grey, dtype=np.float64)[..., None] / 255
-    paper, pen = generator.uniform(0, 90, 3), generator.uniform(165, 255, 3)
-    return Image.fromarray((paper + share * (pen - paper)).astype(np.uint8))
-
-
-WRITERS: dict[str, Callable[[Path], None]] = {"imagenet": write_imagenet}

@@ -119,6 +119,8 @@ class RunBar(ProgressBar):
             self._samples, self._busy = 0, 0.0
         if self._log is not None and self._log.latest:
             parts += [f"loss {self._log.latest['train/loss']:.4f}", f"lr {self._log.latest['train/lr']:.2e}"]
+            if skipped := self._log.latest.get("train/skipped_steps"):
+                parts.append(f"{skipped} steps skipped")
         monitor = getattr(task, "monitor", None)
         if with_metric and monitor in trainer.callback_metrics:
             parts.append(f"{monitor} {float(trainer.callback_metrics[monitor]):.4f}")

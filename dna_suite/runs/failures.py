@@ -33,6 +33,24 @@ def diverged(loss: float, *, epoch: int, step: int, lr: float, checkpoint: Path 
     )
 
 
+def underflowed(scale: float, skipped: int, *, epoch: int, step: int, lr: float, checkpoint: Path | None) -> DnaError:
+    """The error for float16 training whose gradients stay infinite however small the loss is scaled.
+
+    Args:
+        scale: the loss scale.
+        skipped: optimiser steps that the scaler has skipped.
+        epoch: epoch, from 0.
+        step: optimiser steps done, skipped ones included.
+        lr: learning rate of the newest step.
+        checkpoint: the newest file that was saved before it.
+    """
+    return DnaError(
+        f"gradients are not finite: the loss scale of 16-mixed fell to {scale:.1e} after {skipped} skipped steps, "
+        f"at epoch {epoch}, step {step}, learning rate {lr:.3e}; last good checkpoint: {checkpoint or 'none'}; "
+        "trainer.precision bf16-mixed needs no scale"
+    )
+
+
 @contextmanager
 def plain_failures(trainer: Trainer) -> Iterator[None]:
     """Turn failures with a known remedy that leave a trainer call into one line.

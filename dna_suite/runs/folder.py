@@ -107,6 +107,11 @@ class RunFolder:
         return self.path / "env.json"
 
     @property
+    def start(self) -> Path:
+        """Where the run's first weights came from, and what became of each tensor; not there for fresh ones."""
+        return self.path / "init_from.json"
+
+    @property
     def metrics(self) -> Path:
         """The log: one row for each written step or epoch."""
         return self.path / "metrics.csv"
@@ -139,6 +144,13 @@ class RunFolder:
     def evaluation(self, name: str) -> Path:
         """Folder of the test of another task on this run."""
         return self.evaluations / name
+
+    def initial_weights(self) -> dict[str, Any] | None:
+        """Path and recipe of what the run started from, for its record; None for fresh weights."""
+        if not self.start.is_file():
+            return None
+        content = json.loads(self.start.read_text(encoding="utf-8"))
+        return {key: content[key] for key in ("path", "recipe")}
 
     def exists(self) -> bool:
         """True where the folder holds a run's recipe."""
@@ -208,7 +220,8 @@ class RunFolder:
         if not self.exists():
             raise DnaError(f"{self.path} is not a run folder (no recipe.yaml); nothing was deleted")
         # The recipe goes last: until then a clear that was cut short can be repeated.
-        written = [self.result, self.metrics, self.command, self.environment]
+        written = [self.result, self.metrics, self.command, self.environment, self.start]
+        written += [self.path / name for name in CLASS_RESULTS]
         written += sorted(self.path.glob("env.*.json")) + sorted(self.path.glob("*.part"))
         for path in written:
             path.unlink(missing_ok=True)
@@ -225,11 +238,15 @@ class RunFolder:
             raise DnaError(f"run folder {self.path} was taken by another process a moment ago") from None
 
 
-# What a run writes below its folder: checkpoints, predictions, results of other tasks, and the optional loggers' own trees.
+# A test's results per class (runs/confusion.py).
+CLASS_RESULTS = ("per_class.csv", "confusion.csv", "confusion.png")
+
+# What a run writes below its folder: checkpoints, predictions, results of other tasks, exports, the optional loggers' own trees.
 WRITTEN_FOLDERS: dict[str, tuple[str, ...]] = {
     "checkpoints": ("*.ckpt", "*.part"),
     "predictions": ("*.jsonl", "*.part"),
-    "evaluations": ("*/result.json", "*/predictions/*.jsonl", "*/metrics.csv"),
+    "evaluations": ("*/result.json", "*/predictions/*.jsonl", "*/metrics.csv", *(f"*/{name}" for name in CLASS_RESULTS)),
+    "export": ("*/*",),
     "tensorboard": ("**/events.out.tfevents.*",),
     "wandb": ("**/*",),
     "mlflow": ("**/*",),

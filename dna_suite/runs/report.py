@@ -26,6 +26,7 @@ CONDITIONS = {
     "evaluation transforms": "transform",
     "subsets": "subset",
     "training epochs": "epochs",
+    "starting weights": "init_from",
 }
 
 
@@ -264,6 +265,9 @@ def _notes(groups: Sequence[Group], names: Sequence[str]) -> list[str]:
     for run in runs:
         if skipped := run.result["data"].get("skipped"):
             notes.append(f"{run.label} seed {run.result['seed']}: {skipped} unreadable pictures were skipped")
+    chosen = dict.fromkeys(run.label for run in runs if (run.result["training"] or {}).get("selected_on_test"))
+    if chosen and any(_split(name) == "test" for name in names):
+        notes.append(f"{', '.join(chosen)}: the checkpoint was chosen on the test part itself; data.holdout takes one of train")
     for group in groups:
         if len({run.result["parameters"] for run in group.runs}) > 1:
             notes.append(f"{group.label}: seeds differ in their number of parameters")
@@ -278,6 +282,9 @@ def _condition(run: Run, names: Sequence[str], key: str) -> Any:
         return sorted({entry["samples"] for entry in entries})
     if key == "epochs":
         return (result["training"] or {}).get("epochs")
+    if key == "init_from":
+        start = result.get("init_from") or {}
+        return start.get("recipe") or start.get("path") or "none"
     own = [entry[key] for entry in entries if key in entry]
     return own[0] if own else result.get(key, result["data"].get(key))
 

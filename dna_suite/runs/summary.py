@@ -35,13 +35,18 @@ def summary_rows(net: nn.Module, description: dict[str, Any]) -> list[tuple[str,
         description: what a checkpoint says about itself; `backbone` is read.
     """
     backbone = description.get("backbone", {})
-    trainable, total = count_parameters(net), sum(parameter.numel() for parameter in net.parameters())
     rows = [("backbone", " ".join(str(backbone[key]) for key in ("name", "size") if key in backbone))]
     rows += [("attention", line) for line in grouped_sites(net)]
-    rows.append(("parameters", f"{total:,}" if trainable == total else f"{total:,}, of them {trainable:,} trainable"))
+    rows.append(("parameters", told_parameters(net)))
     if side := backbone.get("image_size"):
         rows.append(("multiply-adds", f"{count_multiply_adds(net, side):,} for one picture of {side} x {side}"))
     return rows
+
+
+def told_parameters(net: nn.Module) -> str:
+    """The number of parameters, and how many of them train where some do not."""
+    trainable, total = count_parameters(net), sum(parameter.numel() for parameter in net.parameters())
+    return f"{total:,}" if trainable == total else f"{total:,}, of them {trainable:,} trainable"
 
 
 def grouped_sites(net: nn.Module) -> list[str]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dna_suite.runs.checkpoints import at_border, last_checkpoint
 from dna_suite.runs.failures import diverged
+from dna_suite.runs.loss_scale import SkippedSteps
 from dna_suite.runs.metrics_csv import MetricsCsv
 
 STATE = "train_log"
@@ -26,16 +27,19 @@ class TrainLog(Callback):
     A loss that is NaN or infinite is found at the next reading, which also stands before every save, and is told with the step it
     came from: the losses of single steps are kept on the device until then.
 
-    Validation numbers (`val/...` in `trainer.callback_metrics`) go into the row of the same optimiser step.
+    Validation numbers (`val/...` in `trainer.callback_metrics`) go into the row of the same optimiser step. Under 16-mixed a row
+    also holds train/skipped_steps, the steps so far that the loss scaler left out.
 
     Raises:
-        DnaError: a training loss is not finite.
+        DnaError: a training loss is not finite, or gradients under 16-mixed stay infinite.
     """
 
     def __init__(self) -> None:
         self.latest: dict[str, float] = {}
         self.window = (0.0, 0)
         self.epoch = (0.0, 0)
+        self.skipped: SkippedSteps | None = None
+        self._skipped_before = 0
         self._losses: list[tuple[int, float, Tensor]] = []
         self._lr = math.nan
         self._logged_step = -1
@@ -46,6 +50,7 @@ class TrainLog(Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Drop rows that this run will make again."""
         self._logged_step = trainer.global_step
+        self.skipped = SkippedSteps.of(trainer, self._skipped_before)
         for logger in trainer.loggers:
             if isinstance(logger, MetricsCsv):
                 logger.rewind(trainer.global_step)
@@ -64,6 +69,8 @@ class TrainLog(Callback):
         step = trainer.global_step
         bordering = at_border(trainer)
         self._losses.append((step if bordering else step + 1, self._lr, outputs["loss"].detach()))
+        if bordering and self.skipped is not None:
+            self.skipped.note()
         if not bordering or step % trainer.log_every_n_steps or step == self._logged_step:
             return
         self._read(trainer, pl_module)
@@ -76,6 +83,8 @@ class TrainLog(Callback):
             "train/lr": self._lr,
             "train/samples_per_second": self._timed / max(self._seconds, 1e-9),
         }
+        if self.skipped is not None:
+            self.latest["train/skipped_steps"] = self.skipped.count
         self._write(trainer, {**self.latest, "epoch": trainer.current_epoch})
         self.window, self._logged_step = (0.0, 0), step
         self._seconds, self._timed = 0.0, 0
@@ -103,11 +112,14 @@ class TrainLog(Callback):
         """Store the sums so that a resumed run writes the same rows; a loss that is not finite stops the save."""
         self._read(trainer, pl_module)
         checkpoint[STATE] = {"window": list(self.window), "epoch": list(self.epoch)}
+        if self.skipped is not None:
+            checkpoint[STATE]["skipped"] = self.skipped.count
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Go on with the stored sums."""
         if STATE in checkpoint:
             self.window, self.epoch = (tuple(checkpoint[STATE][name]) for name in ("window", "epoch"))
+            self._skipped_before = checkpoint[STATE].get("skipped", 0)
 
     def _read(self, trainer: Any, task: Any) -> None:
         """Move the device's sums over all processes into those of the window and the epoch."""
@@ -119,6 +131,8 @@ class TrainLog(Callback):
         loss_sum, count = sums.tolist()
         if not math.isfinite(loss_sum):
             raise self._diverged(trainer)
+        if self.skipped is not None:
+            self.skipped.read(trainer, self._lr)
         self._losses.clear()
         self.window = (self.window[0] + loss_sum, self.window[1] + int(count))
         self.epoch = (self.epoch[0] + loss_sum, self.epoch[1] + int(count))

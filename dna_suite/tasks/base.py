@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from dna_suite.data.base import Data
 from dna_suite.errors import DnaError
 from dna_suite.spec import AttentionSpec, OptimSpec, ScheduleSpec
-from dna_suite.tasks.optim import build_optimizer, build_schedule, scaled_lr
+from dna_suite.tasks.optim import build_optimizer, build_schedule, check_numbers, scaled_lr
 
 DESCRIPTION_VERSION = 1
 
@@ -31,6 +31,11 @@ class Task(pl.LightningModule):
         schedule: learning rate over the run.
         compile: compile the network's forward; state-dict keys stay as they are.
         channels_last: keep pictures in channels-last memory order.
+        ema: decay of a moving average of the weights (runs/weight_average.py); None keeps none.
+        ema_warmup: let the decay rise to `ema` with the optimiser step.
+
+    Raises:
+        DnaError: a number of optimiser, schedule or average is out of range, or there is a warm-up of no average.
     """
 
     name: str
@@ -38,14 +43,27 @@ class Task(pl.LightningModule):
     monitor_mode = "max"
 
     def __init__(
-        self, attention: AttentionSpec, optim: OptimSpec, schedule: ScheduleSpec, compile: bool, channels_last: bool
+        self,
+        attention: AttentionSpec,
+        optim: OptimSpec,
+        schedule: ScheduleSpec,
+        compile: bool,
+        channels_last: bool,
+        ema: float | None = None,
+        ema_warmup: bool = False,
     ) -> None:
         super().__init__()
+        check_numbers(optim, schedule)
+        if ema is not None and not 0 <= ema < 1:
+            raise DnaError(f"model.ema {ema}: from 0 to below 1 (0.9999 for a long run), or null for no average")
+        if ema_warmup and ema is None:
+            raise DnaError("model.ema_warmup true: there is no average to warm up without model.ema")
         self.attention = attention
         self.optim = optim
         self.schedule = schedule
         self.compile_network = compile
         self.channels_last = channels_last
+        self.ema, self.ema_warmup = ema, ema_warmup
         self.seed = 0
         self.recipe = ""
         self.classes: list[str] = []
@@ -56,6 +74,13 @@ class Task(pl.LightningModule):
         # A plain attribute: as a buffer, DistributedDataParallel would overwrite it with rank 0's at every step.
         self.train_loss_sum = torch.zeros(())
         self.train_count = 0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Lightning writes the name of each hook here, forty times a step; nn.Module would look for a parameter each time.
+        if name == "_current_fx_name":
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
     @abstractmethod
     def build(self) -> nn.Module:
@@ -113,7 +138,7 @@ class Task(pl.LightningModule):
         return loss if weight == 1 else loss * weight
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
-        """The optimiser over all trainable parameters and its per-step schedule."""
+        """The optimiser over all trainable parameters and its schedule, stepped once per optimiser step."""
         epochs = self.trainer.max_epochs
         if epochs is None or epochs < 1:
             raise DnaError(f"trainer.max_epochs {epochs}: a whole number from 1, since the schedule needs the length of the run")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,7 @@ from dna_suite.data.mixing import mix, smooth_one_hot
 from dna_suite.data.position import generator_of
 from dna_suite.errors import DnaError
 from dna_suite.metrics.classification import ClassificationScores
+from dna_suite.metrics.confusion import ConfusionMatrix, mean_class_accuracy
 from dna_suite.spec import AttentionSpec, OptimSpec, ScheduleSpec
 from dna_suite.tasks.base import Task
 
@@ -35,7 +36,8 @@ class ImageClassification(Task):
         dim: width of a token, in Swin's first stage; None is the backbone's.
         depth: number of blocks; None is the backbone's; Swin has stages instead.
         heads: attention heads, in Swin's first stage; None is the backbone's.
-        drop_path: stochastic depth of the last block; it rises in a straight line from 0.
+        drop_path: stochastic depth of the last block.
+        drop_path_shape: stochastic depth rises in a straight line from 0 in the first block, or is the same in all.
         class_token_position: the position table has a row for the class token, as timm's has.
         label_smoothing: part of the target that is spread over all classes.
         mixup: alpha of mixup's beta distribution; 0 is off.
@@ -43,6 +45,8 @@ class ImageClassification(Task):
         mixup_switch: chance of cutmix where both are on.
         channels_last: keep pictures in channels-last memory order.
         compile: compile the network's forward.
+        ema: decay of a moving average of the weights, which is then validated, tested and exported; None is off.
+        ema_warmup: let the decay rise to `ema` as (1 + step) / (10 + step), for short runs.
 
     Raises:
         DnaError: a value is out of range.
@@ -65,6 +69,7 @@ class ImageClassification(Task):
         depth: int | None = None,
         heads: int | None = None,
         drop_path: float = 0.0,
+        drop_path_shape: Literal["rising", "constant"] = "rising",
         class_token_position: bool = True,
         label_smoothing: float = 0.0,
         mixup: float = 0.0,
@@ -72,23 +77,32 @@ class ImageClassification(Task):
         mixup_switch: float = 0.5,
         channels_last: bool = False,
         compile: bool = False,
+        ema: float | None = None,
+        ema_warmup: bool = False,
     ) -> None:
-        super().__init__(attention, optim, schedule, compile, channels_last)
+        super().__init__(attention, optim, schedule, compile, channels_last, ema, ema_warmup)
         for key, value in (("drop_path", drop_path), ("label_smoothing", label_smoothing), ("mixup_switch", mixup_switch)):
             if not 0 <= value <= 1:
                 raise DnaError(f"model.{key} {value}: from 0 to 1")
         self.backbone = backbone
         self.size = size
         self.patch, self.dim, self.depth, self.heads = patch, dim, depth, heads
-        self.drop_path = drop_path
+        self.drop_path, self.drop_path_shape = drop_path, drop_path_shape
         self.class_token_position = class_token_position
         self.label_smoothing = label_smoothing
         self.mixup, self.cutmix, self.mixup_switch = mixup, cutmix, mixup_switch
         self.image_size = 0
         self.transform: dict[str, Any] = {}
         self.erase_probability = 0.0
+        self.confusions: Tensor | None = None
         self.register_buffer("mean", torch.zeros(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.ones(3, 1, 1), persistent=False)
+
+    def setup(self, stage: str) -> None:
+        """Take over what the data set decides; a test counts which class is taken for which."""
+        super().setup(stage)
+        if stage == "test":
+            self.confusion_matrix = ConfusionMatrix(len(self.classes))
 
     def adopt(self, data: Data) -> None:
         """Classes, picture size and normalisation come from the data set."""
@@ -111,6 +125,7 @@ class ImageClassification(Task):
             num_classes=len(self.classes),
             image_size=self.image_size,
             drop_path=self.drop_path,
+            drop_path_shape=self.drop_path_shape,
             class_token_position=self.class_token_position,
             patch=self.patch,
             dim=self.dim,
@@ -170,19 +185,22 @@ class ImageClassification(Task):
         self.val_scores.update(self(batch["image"]), batch["label"], batch["counted"])
 
     def test_step(self, batch: dict[str, Any], batch_idx: int) -> None:
-        """Count the right answers of one test batch."""
-        self.test_scores.update(self(batch["image"]), batch["label"], batch["counted"])
+        """Count the right answers of one test batch, and which class was taken for which."""
+        logits = self(batch["image"])
+        self.test_scores.update(logits, batch["label"], batch["counted"])
+        self.confusion_matrix.update(logits, batch["label"], batch["counted"])
 
     def on_validation_epoch_end(self) -> None:
         """Log val/top1, val/top5 and val/loss over every sample once."""
         self._log_scores("val", self.val_scores)
 
     def on_test_epoch_end(self) -> None:
-        """Log test/top1, test/top5 and test/loss over every sample once."""
-        self._log_scores("test", self.test_scores)
+        """Log test/top1, test/top5, test/loss and test/mean_class_accuracy over every sample once; keep the confusions."""
+        self.confusions = self.confusion_matrix.compute().cpu()
+        self._log_scores("test", self.test_scores, mean_class_accuracy=mean_class_accuracy(self.confusions))
 
-    def _log_scores(self, split: str, scores: ClassificationScores) -> None:
-        values = scores.compute()
+    def _log_scores(self, split: str, scores: ClassificationScores, **more: float) -> None:
+        values = {**scores.compute(), **more}
         samples = int(values.pop("samples"))
         self.results = {f"{split}/{key}": (value, samples) for key, value in values.items()}
         # Already global and exact: as float64, and written to the loggers by the train log, under the optimiser step.

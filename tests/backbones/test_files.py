@@ -1,15 +1,20 @@
 """Files of weights: hostile, corrupt and foreign ones are refused, and nothing in them runs."""
 
+import ast
+import builtins
 import os
 import pickle
 from collections import OrderedDict
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
+import dna_suite
 from dna_suite.backbones.files import find_checkpoint, foreign_value, read_file
+from dna_suite.backbones.weights import read_weights
 from dna_suite.errors import DnaError, UnknownName
 
 
@@ -19,6 +24,16 @@ class Hostile:
 
     def __reduce__(self):
         return os.mkdir, (str(self.marker),)
+
+
+class Calling:
+    """Calls any function with any text when it is unpickled."""
+
+    def __init__(self, function, text):
+        self.function, self.text = function, text
+
+    def __reduce__(self):
+        return self.function, (self.text,)
 
 
 class Harmless:
@@ -33,6 +48,25 @@ def test_a_pickle_that_would_run_code_is_refused_and_does_not_run(tmp_path, suff
     with pytest.raises(DnaError, match=r"refused, it holds Python object \S*mkdir; only tensors"):
         read_file(path)
     assert not marker.exists()
+
+
+@pytest.mark.parametrize("reader", [read_file, read_weights])
+@pytest.mark.parametrize("suffix", [".ckpt", ".pth", ".pt", ".bin", ".pyth", ".safetensors"])
+@pytest.mark.parametrize("function", [os.system, builtins.eval, builtins.exec, builtins.__import__, Harmless])
+def test_no_file_calls_evaluates_or_imports(tmp_path, reader, suffix, function):
+    marker, path = tmp_path / "marker", tmp_path / f"weights{suffix}"
+    texts = {
+        os.system: f"touch {marker}",
+        builtins.eval: f"open({str(marker)!r}, 'w')",
+        builtins.exec: f"open({str(marker)!r}, 'w')",
+        builtins.__import__: "antigravity",
+    }
+    content = Calling(function, texts[function]) if function in texts else Harmless()
+    torch.save({"model": {"w": torch.ones(2)}, "args": content}, path)
+    with pytest.raises(DnaError, match=r"weights\.\w+: (refused, it holds Python object|torn, corrupt or no file of weights)"):
+        reader(path)
+    assert not marker.exists()
+    assert "antigravity" not in __import__("sys").modules
 
 
 def test_a_bare_pickle_is_refused_and_does_not_run(tmp_path):
@@ -132,3 +166,45 @@ def test_a_run_folder_means_its_best_then_its_newest_checkpoint(tmp_path):
     assert find_checkpoint(folder / "best.ckpt") == folder / "best.ckpt"
     with pytest.raises(UnknownName, match="unknown checkpoint 'step00000003'"):
         find_checkpoint(tmp_path, "step00000003")
+
+
+def test_a_folder_of_timm_means_its_weights(tmp_path):
+    save_file({"w": torch.ones(1)}, tmp_path / "model.safetensors")
+    assert find_checkpoint(tmp_path) == tmp_path / "model.safetensors"
+
+
+@cache
+def calls() -> list[tuple[str, str, ast.Call]]:
+    """Place, dotted name and node of every call in the package."""
+    package = Path(dna_suite.__file__).parent
+    return [
+        (f"{path.relative_to(package)}:{node.lineno}", ast.unparse(node.func), node)
+        for path in sorted(package.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+    ]
+
+
+def test_the_package_unpickles_nothing_and_evaluates_nothing():
+    loads = [(place, node) for place, name, node in calls() if name == "torch.load"]
+    assert loads
+    for place, node in loads:
+        given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+        assert given.get("weights_only") == "True", place
+    banned = {"eval", "exec", "compile", "pickle.load", "pickle.loads", "torch.jit.load", "torch.hub.load", "torch.package"}
+    banned |= {"marshal.load", "marshal.loads", "shelve.open", "joblib.load", "yaml.load", "yaml.unsafe_load", "yaml.full_load"}
+    assert [place for place, name, _ in calls() if name in banned] == []
+    pickled = [
+        place
+        for place, _, node in calls()
+        for word in node.keywords
+        if word.arg == "allow_pickle" and ast.unparse(word.value) != "False"
+    ]
+    assert pickled == []
+
+
+def test_one_place_lets_options_of_other_programs_through():
+    assert [place.split(":")[0] for place, name, _ in calls() if name.endswith("safe_globals")] == ["backbones/files.py"]
+    assert [place.split(":")[0] for place, _, node in calls() for word in node.keywords if word.arg == "namespaces"] == [
+        "backbones/weights.py"
+    ]

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from timm.layers import DropPath
 
 from dna_suite.attention.multihead import MultiHeadAttention
 from dna_suite.backbones.images import build_image_model
@@ -63,6 +64,40 @@ def test_drop_path_rises_linearly():
     assert rates == pytest.approx([0.0, 0.05, 0.1, 0.15, 0.2], abs=1e-7)
 
 
+@pytest.mark.parametrize("backbone", ["vit_base", "deit_base_distilled", "swin_base", "convit_base"])
+def test_drop_path_may_be_the_same_in_every_block(backbone):
+    # The released DnA code has one rate in all blocks.
+    def branches(shape):
+        model = build(backbone, drop_path=0.15, drop_path_shape=shape)
+        return [module.drop_prob for module in model.modules() if isinstance(module, DropPath)]
+
+    per_block = 1 if "convit" in backbone else 2
+    blocks = BACKBONES[backbone]["tiny"].depth
+    assert branches("constant") == [0.15] * blocks * per_block
+    # Rising, the first block has none, and the last the rate; timm keeps the rates in float32.
+    assert branches("rising")[-1] == pytest.approx(0.15, abs=1e-7)
+    assert len(branches("rising")) == (blocks - 1) * per_block
+
+
+def test_constant_drop_path_skips_samples_of_the_first_block_too():
+    torch.manual_seed(0)
+    model = build(depth=1, drop_path=0.5, drop_path_shape="constant").train()
+    block, x = model.blocks[0], torch.ones(400, 2, 48)
+    block.mlp = torch.nn.Identity()
+    block.norm2 = torch.nn.Identity()
+    block.attn.forward = lambda x, **_: torch.ones_like(x)
+    # Each branch is left out or doubled: 1, then + 0 or 2, then + 0 or twice the sum.
+    sums = block(x)[:, 0, 0]
+    assert set(sums.tolist()) == {1.0, 3.0, 9.0}
+    # A quarter of 400 has both branches, with a deviation of 9: five of them.
+    assert 55 <= (sums == 9).sum() <= 145
+
+
+def test_no_drop_path_is_none_in_either_shape():
+    model = build(drop_path=0.0, drop_path_shape="constant")
+    assert not any(isinstance(module, DropPath) for module in model.modules())
+
+
 def test_the_class_token_may_have_no_position():
     model = build(class_token_position=False)
     assert model.pos_embed.shape == (1, 16, 48)
@@ -103,6 +138,8 @@ def test_impossible_shapes_are_told_with_their_keys(kwargs, message):
 
 
 def test_unknown_names_are_told_with_the_nearest():
+    with pytest.raises(UnknownName, match=r"unknown model.drop_path_shape 'risng'; did you mean 'rising'"):
+        build(drop_path_shape="risng")
     with pytest.raises(UnknownName, match="unknown backbone 'vit_bse'; did you mean 'vit_base'"):
         build("vit_bse")
     with pytest.raises(UnknownName, match="unknown size of backbone 'vit_base' 'papr'; did you mean 'paper'"):

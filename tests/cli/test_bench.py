@@ -9,11 +9,11 @@ from dna_suite.errors import DnaError, UnknownName
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["lop"], r"unknown benchmark 'lop'.*'loop'"),
-        (["loop", "--rounds", "0"], "--rounds 0: 1 or more"),
+        (["trian"], r"unknown benchmark 'trian'; did you mean 'train'"),
+        (["train", "--rounds", "0"], "--rounds 0: 1 or more"),
         (["attention", "--heads", "0"], "--heads 0: 1 or more"),
-        (["loop", "--thread", "1"], "--thread"),
-        (["loop", "--lengths", "197"], "--lengths belongs to dna bench attention, not to loop"),
+        (["train", "--thread", "1"], "--thread"),
+        (["train", "--lengths", "197"], "--lengths belongs to dna bench attention, not to train"),
         (["model", "--backbone", "vit_bas"], r"unknown backbone 'vit_bas' \(--backbone\); did you mean 'vit_base'"),
         (["model", "--size", "large"], r"unknown size of vit_base 'large' \(--size\)"),
         (["attention", "--operators", "dan"], r"unknown attention 'dan' \(--operators\); did you mean 'dna'"),
@@ -34,16 +34,18 @@ def test_wrong_words_are_one_line_before_anything_is_measured(words, message):
 
 def test_an_unknown_benchmark_is_an_unknown_name():
     with pytest.raises(UnknownName):
-        run(["lop"])
+        run(["trian"])
 
 
 @pytest.mark.slow
-def test_the_loop_benchmark_measures_as_many_steps_of_each_side(tmp_path, capsys):
-    assert run(["loop", "--rounds", "2", "--threads", "1", "--out", str(tmp_path / "bench.json")]) == 0
+def test_the_training_benchmark_measures_as_many_steps_of_each_side(tmp_path, capsys):
+    assert run(["train", "--rounds", "2", "--threads", "1", "--out", str(tmp_path / "bench.json")]) == 0
     content = json.loads((tmp_path / "bench.json").read_text())
-    loop = content["benchmarks"]["loop"]
-    # 20 steps an epoch; the first three are warm-up.
-    assert loop["pairs"] == 2 * 17
-    assert loop["ratio_quartiles"][0] <= loop["ratio"] <= loop["ratio_quartiles"][2]
+    train = content["benchmarks"]["train"]
+    # The first three steps of an epoch are warm-up: of 20 in two epochs, and of 158 in ten.
+    assert train["digits"]["rounds"] == 2 * 17
+    assert train["linear_8"]["pairs"] == 10 * 155
+    low, high = train["linear_8"]["added_cpu_ms_quartiles"]
+    assert 0 < low <= train["linear_8"]["added_cpu_ms"] <= high
     assert content["environment"]["versions"]["torch"]
-    assert "ratio" in capsys.readouterr().out
+    assert "ms of CPU time to a step" in capsys.readouterr().out

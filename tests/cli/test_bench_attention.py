@@ -129,7 +129,7 @@ def test_a_plot_needs_two_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plot_shows_times_and_beside_them_the_growth_of_the_multiply_adds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Matplotlib is an extra that the tests do without.
+    # What is drawn, number by number.
     figure = MagicMock()
     monkeypatch.setitem(sys.modules, "matplotlib", MagicMock())
     monkeypatch.setitem(sys.modules, "matplotlib.figure", MagicMock(Figure=lambda **_: figure))

@@ -63,10 +63,10 @@ def test_check_of_a_missing_folder(recipe, tmp_path, capsys):
     assert "dna data toy imagenet" in out
 
 
-def test_check_of_a_subset(toy, recipe, capsys):
+def test_check_of_a_subset_of_train(toy, recipe, capsys):
     assert run(["check", "--config", recipe, f"--data.root={toy}", "--data.subset=20"]) == 0
     rows = [line.split()[2] for line in capsys.readouterr().out.splitlines() if line.startswith(("train", "val", "test"))]
-    assert rows == ["20", "20", "20"]
+    assert rows == ["20", "50", "50"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """fit, validate, test, predict through the real entry point on the real digits, with a tiny model."""
 
+import csv
 import json
 import os
 import signal
@@ -51,8 +52,11 @@ def test_a_run_folder_holds_what_the_design_says() -> None:
         "checkpoints/step00000003.ckpt",
         "checkpoints/step00000006.ckpt",
         "command.txt",
+        "confusion.csv",
+        "confusion.png",
         "env.json",
         "metrics.csv",
+        "per_class.csv",
         "recipe.yaml",
         "result.json",
     ]
@@ -69,13 +73,30 @@ def test_the_result_counts_every_sample_of_the_limited_run() -> None:
     assert record["data"]["counts"] == {"train": 1257, "val": 180, "test": 360}
     # Two batches of eight in each evaluation.
     assert {name: entry["samples"] for name, entry in record["metrics"].items()} == dict.fromkeys(
-        ["val/top1", "val/top5", "val/loss", "test/top1", "test/top5", "test/loss"], 16
+        ["val/top1", "val/top5", "val/loss", "test/top1", "test/top5", "test/loss", "test/mean_class_accuracy"], 16
     )
     assert record["metrics"]["test/top1"]["value"] * 16 % 1 == 0
     assert record["training"]["epochs"] == 2
     assert record["training"]["steps"] == 6
     assert record["training"]["finished"] is True
+    assert (record["training"]["selected_on"], record["training"]["selected_on_test"]) == ("package, val", False)
+    assert record["init_from"] is None
     assert record["parameters"] == sum(parameter.numel() for parameter in load_model(RUN).parameters())
+
+
+def test_the_files_per_class_agree_with_the_scores() -> None:
+    metrics = result(RUN)["metrics"]
+    per_class = list(csv.DictReader((Path(RUN) / "per_class.csv").open()))
+    samples, correct = (sum(int(row[key]) for row in per_class) for key in ("samples", "correct"))
+    assert samples == 16
+    assert correct / 16 == metrics["test/top1"]["value"]
+    seen = [float(row["accuracy"]) for row in per_class if row["accuracy"] != "n/a"]
+    # Sixteen pictures of ten digits: the classes without one count for nothing. Files hold six decimals.
+    assert 0 < sum(row["accuracy"] == "n/a" for row in per_class) == 10 - len(seen)
+    assert sum(seen) / len(seen) == pytest.approx(metrics["test/mean_class_accuracy"]["value"], abs=1e-6)
+    matrix = [[int(cell) for cell in row[1:]] for row in csv.reader((Path(RUN) / "confusion.csv").open()) if row[0].isdigit()]
+    assert [sum(row) for row in matrix] == [int(row["samples"]) for row in per_class]
+    assert [matrix[digit][digit] for digit in range(10)] == [int(row["correct"]) for row in per_class]
 
 
 def test_testing_again_gives_the_same_numbers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,6 +116,7 @@ def test_a_second_fit_stops_and_names_both_ways_on(capsys: pytest.CaptureFixture
 def test_overwriting_gives_the_same_weights_again() -> None:
     before = torch.load(Path(RUN) / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
     dna("fit", *TINY, "--seed=3", "--overwrite")
+    assert not list(Path(RUN).glob("per_class.csv")) + list(Path(RUN).glob("confusion.*"))
     dna("test", f"--run={RUN}")
     after = torch.load(Path(RUN) / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
     assert all(torch.equal(before[name], after[name]) for name in before | after)
@@ -180,9 +202,10 @@ def test_a_subset_is_one_flag() -> None:
     assert result("runs/digits/softmax/seed9")["data"] == {
         "name": "digits",
         "root": None,
-        "counts": {"train": 40, "val": 40, "test": 40},
+        "counts": {"train": 40, "val": 180, "test": 360},
         "subset": 40,
-        "test_from": "package",
+        "val_from": "package, val",
+        "test_from": "package, test",
         "skipped": 0,
     }
 

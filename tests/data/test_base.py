@@ -206,6 +206,7 @@ def test_transform_is_plain():
         "crop_ratio": 0.9,
         "interpolation": "bicubic",
         "antialias": True,
+        "backend": "torch",
         "mean": [0.485, 0.456, 0.406],
         "std": [0.229, 0.224, 0.225],
     }
@@ -255,7 +256,7 @@ def test_lightning_draws_what_the_order_says():
         drawn = [indices for kind, indices in watcher.seen if kind == "train"][3 * epoch : 3 * epoch + 3]
         assert drawn == [[key[1] for key in batch] for batch in order]
     evaluated = [indices for kind, indices in watcher.seen if kind == "val"]
-    assert [index for batch in evaluated[:5] for index in batch] == list(range(50))
+    assert [index for batch in evaluated[:15] for index in batch] == list(range(180))
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers.*")

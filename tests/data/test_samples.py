@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import torch
 
@@ -27,11 +25,13 @@ def test_a_million_paths_take_little_more_than_their_letters():
 def test_adjacent_copies_share_one_decoding(tmp_path, monkeypatch):
     decoded = []
 
-    def read(path, max_pixels):
-        decoded.append(Path(path).name)
+    def decode(data, path, max_pixels):
+        decoded.append(data.decode())
         return torch.zeros(3, 4, 4, dtype=torch.uint8)
 
-    monkeypatch.setattr("dna_suite.data.samples.read_picture", read)
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text(name)
+    monkeypatch.setattr("dna_suite.data.samples.decode_picture", decode)
     samples = PictureSamples(tmp_path, Paths(["a", "b", "c"]), np.array([0, 1, 0]), lambda image: image, 4, 10**6, "raise")
     for index in (0, 0, 0, 2, 2, 0):
         assert samples[index]["label"] == 0

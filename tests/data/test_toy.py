@@ -7,6 +7,7 @@ from PIL import Image
 from dna_suite.data import toy
 from dna_suite.data.imagenet import ImageNet
 from dna_suite.data.toy import write_toy
+from dna_suite.data.toy_pictures import SYNSETS
 from dna_suite.errors import DnaError, UnknownName
 
 
@@ -18,7 +19,7 @@ def digest(folder: Path) -> str:
 def test_imagenet_is_jpegs_in_imagenets_layout(tmp_path):
     root = write_toy("imagenet", tmp_path / "x" / "imagenet")
     data = ImageNet(root=str(root), size=32)
-    assert data.classes == list(toy.SYNSETS)
+    assert data.classes == list(SYNSETS)
     assert data.counts() == {"train": 200, "val": 50, "test": 50}
     pictures = [Image.open(path) for path in root.rglob("*.JPEG")]
     assert {picture.format for picture in pictures} == {"JPEG"}
@@ -32,7 +33,7 @@ def test_imagenet_is_jpegs_in_imagenets_layout(tmp_path):
 def test_names_are_imagenets():
     from timm.data import ImageNetInfo
 
-    assert set(toy.SYNSETS) <= set(ImageNetInfo().label_names())
+    assert set(SYNSETS) <= set(ImageNetInfo().label_names())
 
 
 def test_folder_that_holds_something_is_left_alone(tmp_path):

@@ -202,3 +202,28 @@ def test_tables_go_between_markers_only() -> None:
     assert place(place("", "old"), "new") == f"{START}\n\nnew\n\n{END}\n"
     with pytest.raises(DnaError, match="holds text"):
         place("my notes", "new")
+
+
+def test_rows_that_started_from_other_weights_are_noted(tmp_path: Path, write_run: WriteRun) -> None:
+    metrics = {"test/top1": (0.5, 10)}
+    for name, path in (("softmax", "a/seed0"), ("dna", "b/seed0")):
+        write_run(tmp_path, AttentionSpec(name), 0, metrics, init_from={"path": path, "recipe": "imagenet_vit"})
+    (table,) = build_report([tmp_path]).tables
+    assert table.notes == []
+    write_run(tmp_path, AttentionSpec("cog"), 0, metrics, init_from={"path": "vit.safetensors", "recipe": None})
+    write_run(tmp_path, AttentionSpec("dna-q"), 0, metrics)
+    (table,) = build_report([tmp_path]).tables
+    assert table.notes == [
+        "starting weights differ: imagenet_vit (softmax seed 0, dna seed 0); none (dna-q seed 0); vit.safetensors (cog seed 0)"
+    ]
+
+
+def test_a_checkpoint_chosen_on_the_test_part_is_noted(tmp_path: Path, write_run: WriteRun) -> None:
+    for name, seen in (("softmax", True), ("dna", False)):
+        folder = write_run(tmp_path, AttentionSpec(name), 0, {"test/top1": (0.5, 10), "val/top1": (0.5, 10)})
+        record = json.loads((folder / "result.json").read_text())
+        record["training"]["selected_on_test"] = seen
+        (folder / "result.json").write_text(json.dumps(record))
+    test, val = build_report([tmp_path]).tables
+    assert test.notes == ["softmax: the checkpoint was chosen on the test part itself; data.holdout takes one of train"]
+    assert val.notes == []

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from dna_suite.data.order import IDLE, Counted, EpochBatches, EvalBatches, mark
 from dna_suite.data.position import generator_of
@@ -24,6 +24,7 @@ from dna_suite.runs.checkpoints import RunCheckpoints
 from dna_suite.runs.signals import Signals, Stopped
 from dna_suite.runs.step_seed import StepSeed
 from dna_suite.runs.train_log import TrainLog
+from dna_suite.runs.weight_average import WeightAverage
 
 WIDTH, CLASSES, BATCH, EPOCHS = 6, 3, 4, 3
 
@@ -74,6 +75,7 @@ class ToyData(LightningDataModule):
         self.length, self.validation, self.batch, self.seed, self.noise = length, validation, batch, seed, noise
         self.resumed = 0
         self.workers = 0
+        self.persistent = False
 
     @property
     def train_batches(self) -> EpochBatches:
@@ -84,12 +86,17 @@ class ToyData(LightningDataModule):
         )  # fmt: skip
 
     def train_dataloader(self) -> DataLoader:
-        return DataLoader(NoisyRows(self.length, self.seed, self.noise), batch_sampler=self.train_batches)
+        return DataLoader(
+            NoisyRows(self.length, self.seed, self.noise), batch_sampler=self.train_batches, num_workers=self.workers,
+            persistent_workers=self.persistent and self.workers > 0,
+        )  # fmt: skip
 
     def val_dataloader(self) -> DataLoader:
         trainer = self.trainer
         batches = EvalBatches(self.validation, self.eval_batch, rank=trainer.global_rank, world=trainer.world_size)
-        return DataLoader(Counted(Rows(self.validation)), batch_sampler=batches)
+        return DataLoader(
+            Counted(Rows(self.validation)), batch_sampler=batches, collate_fn=lambda samples: default_collate(list(samples))
+        )  # fmt: skip
 
     test_dataloader = val_dataloader
 
@@ -192,23 +199,46 @@ def make_trainer(folder: Path, *callbacks: Callback, **options: Any) -> Trainer:
     return Trainer(**{**settings, **options}, callbacks=list(callbacks))
 
 
-def run(folder: Path, stops: Sequence[int] = (), length: int = 14, seed: int = 0, **options: Any) -> Outcome:
-    """Train to the end; at each step of `stops` a signal ends the process's run and a new trainer goes on from its files."""
+def run(
+    folder: Path,
+    stops: Sequence[int] = (),
+    length: int = 14,
+    seed: int = 0,
+    ema: float | None = None,
+    workers: Sequence[int] = (0,),
+    persistent: bool = False,
+    **options: Any,
+) -> Outcome:
+    """Train to the end; at each step of `stops` a signal ends the process's run and a new trainer goes on from its files.
+
+    `workers` are the loader processes of the first part, the second, and so on in turns.
+    """
     trace = Trace()
-    stopped = []
-    for stop_at in [*stops, None]:
-        torch.manual_seed(len(stopped) + 100)
+    stopped: list[int] = []
+    for part, stop_at in enumerate([*stops, None]):
+        torch.manual_seed(part + 100)
         trace.stop_at = stop_at
         checkpoints = RunCheckpoints(folder / "checkpoints")
-        callbacks = [StepSeed(seed), TrainLog(), Signals(checkpoints), checkpoints, trace]
-        trainer = make_trainer(folder, *callbacks, **options)
-        task, data = ToyTask(), ToyData(length, seed=seed)
+        average = [] if ema is None else [WeightAverage(ema)]
+        trainer = make_trainer(
+            folder, *average, StepSeed(seed), TrainLog(), Signals(checkpoints), checkpoints, trace, **options
+        )  # fmt: skip
+        data = ToyData(length, seed=seed)
+        data.workers, data.persistent = workers[part % len(workers)], persistent
         try:
-            trainer.fit(task, data, ckpt_path=newest_checkpoint(folder / "checkpoints"), weights_only=True)
+            trainer.fit(ToyTask(), data, ckpt_path=newest_checkpoint(folder / "checkpoints"), weights_only=True)
         except Stopped:
             stopped.append(trainer.global_step)
-    state = {"weights": task.state_dict(), "optimizer": trainer.optimizers[0].state_dict()}
-    return Outcome(state, trace, trainer, stopped)
+    return Outcome(saved_state(folder / "checkpoints"), trace, trainer, stopped)
+
+
+def saved_state(folder: Path) -> dict[str, Any]:
+    """What the newest checkpoint of a folder holds of the model: weights, their average, moments and rates."""
+    newest = newest_checkpoint(folder)
+    assert newest is not None
+    content = torch.load(newest, weights_only=True)
+    parts = ("state_dict", "current_model_state", "averaging_state", "optimizer_states", "lr_schedulers", "global_step")
+    return {part: content[part] for part in parts if part in content}
 
 
 def same(a: Any, b: Any) -> bool:

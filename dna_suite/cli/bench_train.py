@@ -6,14 +6,16 @@ import argparse
 import contextlib
 import copy
 import io
+import statistics
 import tempfile
 from typing import Any
 
 import torch
 from lightning.pytorch.callbacks import Callback
+from torch import Tensor, nn
 
 from dna_suite.cli.argv import split_training
-from dna_suite.cli.bench_timing import Cost, compare, now, summarise
+from dna_suite.cli.bench_timing import Cost, compare, now, quartiles, summarise
 from dna_suite.cli.checks import check_recipe
 from dna_suite.cli.session import Session, quieten
 from dna_suite.cli.train import Plan, choose_folder, prepare_recipe
@@ -22,7 +24,20 @@ from dna_suite.tasks.optim import build_optimizer, build_schedule
 RECIPE = "tasks/digits.yaml"
 # The first steps of an epoch fill caches.
 WARM_UP = 2
-ROUNDS = 15
+# Epochs of 158 steps of the linear layer, and of 20 steps of the recipe's network.
+TINY_EPOCHS, ROUNDS = 10, 15
+
+
+class EightPixels(nn.Module):
+    """A linear layer on eight pixels: a network that costs next to nothing, so that the loop's own cost stands out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits [n, 10] of pictures [n, 3, h, w]."""
+        return self.linear(images[:, 0, 0, :8])
 
 
 class Interleaved(Callback):
@@ -71,39 +86,56 @@ class Interleaved(Callback):
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Median cost of a digits step in the trainer with all its callbacks over that in a bare loop.
+    """CPU time that the trainer with all its callbacks adds to a step, and the ratio of whole steps of digits.
 
     Args:
-        options: rounds, which are epochs of 20 steps, and threads.
+        options: rounds, which are epochs of the digits recipe, and threads.
     """
-    rounds, threads = options.rounds or ROUNDS, options.threads
-    torch.set_num_threads(threads)
+    torch.set_num_threads(options.threads)
     quieten()
+    tiny = take_steps(EightPixels(), TINY_EPOCHS, "--data.batch=8", "--trainer.limit_val_batches=0")
+    digits = take_steps(None, options.rounds or ROUNDS)
+    added = [1e3 * (fit.cpu - bare.cpu) for fit, bare in zip(tiny.fit, tiny.bare, strict=True)]
+    ratios = compare(digits.fit, digits.bare)
+    result = {
+        "threads": options.threads,
+        "recipe": RECIPE,
+        "linear_8": {
+            "pairs": len(added),
+            "added_cpu_ms": statistics.median(added),
+            "added_cpu_ms_mean": statistics.fmean(added),
+            "added_cpu_ms_quartiles": quartiles(added),
+            "bare": summarise(tiny.bare),
+            "fit": summarise(tiny.fit),
+        },
+        "digits": {**ratios, "bare": summarise(digits.bare), "fit": summarise(digits.fit)},
+    }
+    line = f"dna fit adds {statistics.median(added):.2f} ms of CPU time to a step (mean {statistics.fmean(added):.2f})"
+    share = f"a digits step of {result['digits']['bare']['cpu_ms']:.1f} ms takes {ratios['cpu_ratio']:.3f} times as much"
+    return {"line": f"{line}; {share} ({len(added)} and {len(digits.fit)} pairs, {options.threads} threads)", **result}
+
+
+def take_steps(net: nn.Module | None, epochs: int, *words: str) -> Interleaved:
+    """Train the recipe through the session of `dna fit`, with a bare step before each step.
+
+    Args:
+        net: a network in place of the recipe's.
+        epochs: length of the run.
+        words: further words of the command line.
+    """
     timer = Interleaved()
     with tempfile.TemporaryDirectory() as folder:
-        words = ["--config", RECIPE, f"--runs={folder}", f"--trainer.max_epochs={rounds}"]
-        arguments = split_training("fit", words)
+        line = ["--config", RECIPE, f"--runs={folder}", f"--trainer.max_epochs={epochs}", *words]
+        arguments = split_training("fit", line)
         recipe = prepare_recipe("fit", arguments)
         task, data = check_recipe(recipe, arguments.trust_imports)
-        plan = Plan("fit", ["dna", "fit", *words], arguments, recipe, task, data, choose_folder("fit", arguments, recipe))
+        plan = Plan("fit", ["dna", "fit", *line], arguments, recipe, task, data, choose_folder("fit", arguments, recipe))
         session = Session(plan)
+        session.task.net = net
         trainer: Any = session.trainer
         trainer.callbacks.insert(0, timer)
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             session.fit()
     count = min(len(timer.bare), len(timer.fit))
-    costs = {"fit": timer.fit[:count], "bare": timer.bare[:count]}
-    found = compare(costs["fit"], costs["bare"])
-    fit, bare = (summarise(costs[side])["ms"] for side in ("fit", "bare"))
-    line = f"a step in dna fit {fit:.2f} ms, in a bare loop {bare:.2f} ms; ratio {found['ratio']:.3f}"
-    return {
-        "line": f"{line}, of CPU time {found['cpu_ratio']:.3f} (medians of {count} pairs, {threads} threads)",
-        "recipe": RECIPE,
-        "threads": threads,
-        "pairs": count,
-        "fit_ms": fit,
-        "bare_ms": bare,
-        "ratio": found["ratio"],
-        "cpu_ratio": found["cpu_ratio"],
-        "ratio_quartiles": [found["quartiles"][0], found["ratio"], found["quartiles"][1]],
-    }
+    timer.bare, timer.fit = timer.bare[:count], timer.fit[:count]
+    return timer
