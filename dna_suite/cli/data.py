@@ -96,7 +96,9 @@ def build_data(recipe: Recipe) -> Data:
     """
     _, target = check_recipe(recipe, [])
     from dna_suite.cli.lightning import RecipeParser, located
+    from dna_suite.cli.quiet import quieten
 
+    quieten()
     parser = RecipeParser(allow_abbrev=False)
     parser.add_class_arguments(getattr(importlib.import_module(target.module), target.name), "data")
     try:

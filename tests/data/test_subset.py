@@ -1,6 +1,8 @@
 import numpy as np
+import pytest
 
-from dna_suite.data.subset import choose_balanced, count_turns
+from dna_suite.data.subset import choose_balanced, count_turns, hold_out
+from dna_suite.errors import DnaError
 
 LABELS = np.array([0] * 50 + [1] * 20 + [2] * 3)
 
@@ -30,3 +32,18 @@ def test_turns():
     turns, sizes = count_turns(np.array([0, 0, 3, 3, 3]))
     assert turns.tolist() == [0, 1, 0, 1, 2]
     assert sizes.tolist() == [2, 2, 3, 3, 3]
+
+
+def test_holdout_is_balanced_and_the_rest_is_the_rest():
+    labels = np.repeat(np.arange(10), 30)
+    rest, chosen = hold_out(labels, 0.1, 5)
+    assert np.bincount(labels[chosen]).tolist() == [3] * 10
+    assert sorted(np.concatenate([rest, chosen]).tolist()) == list(range(300))
+    assert np.array_equal(hold_out(labels, 30, 5)[1], chosen)
+    assert not np.array_equal(hold_out(labels, 30, 6)[1], chosen)
+    assert len(hold_out(labels, 0.0001, 0)[1]) == 1
+
+
+def test_holdout_that_leaves_a_class_without_samples():
+    with pytest.raises(DnaError, match=r"data.holdout 8 of 12 training samples leaves none of 2 of 3 classes"):
+        hold_out(np.array([0, 1] + [2] * 10), 8, 0)
