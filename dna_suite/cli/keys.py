@@ -22,7 +22,7 @@ REFUSED_TRAINER_KEYS = {
     "min_steps": "limits are in epochs (trainer.min_epochs)",
     "max_time": "stop a run with TERM: it writes a checkpoint and --resume goes on",
     "fast_dev_run": "--config configs/smoke.yaml is the short run; it also writes its results",
-    "overfit_batches": "data.subset takes a small, balanced part of the data",
+    "overfit_batches": "data.subset takes a small, balanced part of train",
     "logger": "the top-level key `logger:` names one (tensorboard, wandb, mlflow); metrics.csv is always written",
     "default_root_dir": "the top-level key `runs:` says where runs go",
     "enable_checkpointing": "checkpoints are always written; trainer limits make a run short",

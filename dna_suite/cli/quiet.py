@@ -26,6 +26,8 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", message=".*args parameter is intended to run from within Python.*")
     # Scores are global before they are logged (metrics/classification.py).
     warnings.filterwarnings("ignore", message=".*sync_dist=True.*when logging on epoch level in distributed setting.*")
+    # Without a holdout a set may have no validation part; a note says so (data/base.py).
+    warnings.filterwarnings("ignore", message=".*Total length of `list` across ranks is zero.*")
     # torch tells Lightning, not the user.
     warnings.filterwarnings("ignore", message=".*treespec, LeafSpec.*")
     # jsonargparse tells Lightning, not the user, about calls that go in its version 5 (Lightning#21906).

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import torch
 from lightning.pytorch import LightningDataModule
+from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -204,6 +205,8 @@ class Data(LightningDataModule):
             raise DnaError(f"data set {self.name}: no sample in {split}")
         if self.one_set and not self.toy:
             self.compare_count(split if part is None else "train", len(found.labels))
+        if "val" not in self.splits:
+            self.note("nothing is held out of train: nothing is validated, and the last checkpoint is the run's")
         if part is None:
             return found
         rest, chosen = hold_out(found.labels, part, self.split_seed)
@@ -313,7 +316,7 @@ class Data(LightningDataModule):
 
     def val_dataloader(self) -> DataLoader | list[DataLoader]:
         """Every validation sample once, in whole batches; no loader where there is no validation part."""
-        if "val" not in self.splits and self.trainer is not None and not self.trainer.validating:
+        if "val" not in self.splits and self.trainer is not None and self.trainer.state.fn != TrainerFn.VALIDATING:
             return []
         return self.load(self.keyed("val"), collate, batch_sampler=self.order_evaluation("val"))
 

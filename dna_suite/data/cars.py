@@ -50,7 +50,7 @@ class Cars(ImageData):
                 path = root / around / place / name
                 if path.is_file():
                     return path
-        raise DnaError(f"{root}: no file {name}. Expected:\n{self.layout}")
+        raise DnaError(f"{root}: no file {name}. {self.ways_to_get(root)}")
 
     def find_pictures(self, split: str) -> Path:
         """The folder of a split's pictures.
@@ -63,7 +63,7 @@ class Cars(ImageData):
             for place in (root / around / name / name, root / around / name):
                 if place.is_dir():
                     return place
-        raise DnaError(f"{root}: no folder {name}. Expected:\n{self.layout}")
+        raise DnaError(f"{root}: no folder {name}. {self.ways_to_get(root)}")
 
     def read(self, split: str, role: str) -> PictureSamples:
         """All samples of train or test, in the order of the label file; classes 1 to 196 of the file become 0 to 195.

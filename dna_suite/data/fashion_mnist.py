@@ -59,6 +59,19 @@ class FashionMNIST(SmallPictures):
             self._read[split] = self.read_files(split)
         return self._read[split]
 
+    def find(self, name: str) -> Path:
+        """An idx file, unpacked or not, in the places where it is kept.
+
+        Raises:
+            DnaError: it is in none of them.
+        """
+        root = self.folder()
+        candidates = (root / place / (name + suffix) for place in PLACES for suffix in ("", ".gz"))
+        found = next((path for path in candidates if path.is_file()), None)
+        if found is None:
+            raise DnaError(f"{root}: no {name} or {name}.gz in it or in FashionMNIST/raw. {self.ways_to_get(root)}")
+        return found
+
     @cached_property
     def _read(self) -> dict[str, Resident]:
         return {}
@@ -70,8 +83,8 @@ class FashionMNIST(SmallPictures):
             DnaError: a file is missing, damaged, or no idx file of the right shape.
         """
         root, stem = self.folder(), STEMS[split]
-        pictures = read_idx(find_idx(root, f"{stem}-images-idx3-ubyte"), 3)
-        labels = read_idx(find_idx(root, f"{stem}-labels-idx1-ubyte"), 1)
+        pictures = read_idx(self.find(f"{stem}-images-idx3-ubyte"), 3)
+        labels = read_idx(self.find(f"{stem}-labels-idx1-ubyte"), 1)
         if pictures.shape[1:] != (28, 28):
             raise DnaError(f"{root}: {split} pictures of {pictures.shape[1]} x {pictures.shape[2]} pixels, not 28 x 28")
         if len(labels) != len(pictures):
@@ -79,20 +92,6 @@ class FashionMNIST(SmallPictures):
         if len(labels) and labels.max() >= len(CLASSES):
             raise DnaError(f"{root}: label {labels.max()} in {split}; Fashion-MNIST's are 0 to 9")
         return Resident(pictures[:, None], labels.astype(np.int64))
-
-
-def find_idx(root: Path, name: str) -> Path:
-    """An idx file, unpacked or not, in the places where it is kept.
-
-    Raises:
-        DnaError: it is in none of them.
-    """
-    for place in PLACES:
-        for suffix in ("", ".gz"):
-            path = root / place / (name + suffix)
-            if path.is_file():
-                return path
-    raise DnaError(f"{root}: no {name} or {name}.gz in it or in FashionMNIST/raw")
 
 
 def read_idx(path: Path, dimensions: int) -> np.ndarray:

@@ -48,7 +48,7 @@ class TinyImageNet(SmallPictures):
     def _classes(self) -> list[str]:
         found = Folder(self.top / "train").folders
         if not found:
-            raise DnaError(f"{self.top / 'train'} holds no class folder. Expected:\n{self.layout}")
+            raise DnaError(f"{self.top / 'train'} holds no class folder. {self.ways_to_get(self.top)}")
         return found
 
     @property

@@ -72,18 +72,10 @@ def write_tiny_imagenet(folder: Path) -> None:
 
 
 def write_cars(folder: Path) -> None:
-    """Stanford Cars' official layout: ten classes with 20 training and 5 test JPEGs each, labels from 1 in .mat files.
-
-    Raises:
-        DnaError: scipy is missing.
-    """
-    try:
-        from scipy.io import savemat
-    except ImportError:
-        raise DnaError("the labels of cars are .mat files: pip install 'dna_suite[cars]'") from None
+    """Stanford Cars' official layout: ten classes with 20 training and 5 test JPEGs each, labels from 1 in .mat files."""
     (folder / "devkit").mkdir(parents=True)
     names = np.array([f"Handwritten Digit {digit}" for digit in range(10)], dtype=object)
-    savemat(folder / "devkit" / "cars_meta.mat", {"class_names": names})
+    write_mat(folder / "devkit" / "cars_meta.mat", {"class_names": names})
     places = {"train": folder / "devkit" / "cars_train_annos.mat", "test": folder / "cars_test_annos_withlabels.mat"}
     fields = [("bbox_x1", "i4"), ("bbox_y1", "i4"), ("bbox_x2", "i4"), ("bbox_y2", "i4"), ("class", "u1"), ("fname", object)]
     for split, number in (("train", 20), ("test", 5)):
@@ -92,4 +84,19 @@ def write_cars(folder: Path) -> None:
             picture = draw_digit(ink, index)
             save(picture, folder / f"cars_{split}" / f"{place:05d}.jpg")
             rows.append((1, 1, *picture.size, digit + 1, f"{place:05d}.jpg"))
-        savemat(places[split], {"annotations": np.array(rows, dtype=fields)[None]})
+        write_mat(places[split], {"annotations": np.array(rows, dtype=fields)[None]})
+
+
+def write_mat(path: Path, values: dict[str, np.ndarray]) -> None:
+    """Variables as a MATLAB file, equal byte by byte each time.
+
+    Raises:
+        DnaError: scipy is missing.
+    """
+    try:
+        from scipy.io import savemat
+    except ImportError:
+        raise DnaError("the labels of cars are .mat files: pip install 'dna_suite[cars]'") from None
+    savemat(path, values)
+    # The text at the front names the time.
+    path.write_bytes(b"MATLAB 5.0 MAT-file, toy set".ljust(116) + path.read_bytes()[116:])

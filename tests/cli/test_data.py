@@ -1,5 +1,8 @@
+import re
+
 import pytest
 
+from dna_suite.catalogue import DATASETS
 from dna_suite.cli.data import run
 from dna_suite.errors import DnaError
 
@@ -69,6 +72,52 @@ def test_check_of_a_subset_of_train(toy, recipe, capsys):
     assert rows == ["20", "50", "50"]
 
 
+def check_of(name: str, root, capsys) -> tuple[int, str]:
+    recipe = root.parent / f"{name}.yaml"
+    recipe.write_text(f"task: classification\nmodel: {{backbone: vit_tiny}}\ndata: {{name: {name}, size: 32}}\n")
+    code = run(["check", "--config", str(recipe), f"--data.root={root}"])
+    return code, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "cars", "tiny_imagenet", "fashion_mnist"])
+def test_check_of_every_toy_and_of_an_empty_folder(name, tmp_path, capsys):
+    root = tmp_path / "toy"
+    run(["toy", name, str(root)])
+    code, out = check_of(name, root, capsys)
+    assert code == 0
+    assert "everything can be read" in out
+    # A difference from the published numbers is no fault, but is said.
+    published = DATASETS["classification"][name].counts
+    assert re.search(rf"note: train has (200|400) samples, {name} as published {published['train']:,}\n", out)
+    (tmp_path / "empty").mkdir()
+    code, out = check_of(name, tmp_path / "empty", capsys)
+    assert code == 1
+    assert f"problem: {tmp_path}/empty: " in out
+    assert f"dna data toy {name} {tmp_path}/empty" in out
+
+
+def test_check_of_a_cut_archive(tmp_path, capsys):
+    run(["toy", "cifar10", str(tmp_path / "toy")])
+    path = tmp_path / "toy" / "cifar-10-python.tar.gz"
+    path.write_bytes(path.read_bytes()[:-1024])
+    code, out = check_of("cifar10", tmp_path / "toy", capsys)
+    assert code == 1
+    assert out.splitlines()[-1] == "1 thing is wrong"
+    assert out.splitlines()[-2].startswith(f"problem: {path}: md5 ")
+
+
+def test_check_names_the_unreadable_pictures_of_a_set_that_is_kept_in_memory(tmp_path, capsys):
+    run(["toy", "tiny_imagenet", str(tmp_path / "toy")])
+    paths = sorted((tmp_path / "toy").rglob("*.JPEG"))[::100]
+    for path in paths:
+        path.write_bytes(path.read_bytes()[:100])
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text("task: classification\nmodel: {backbone: vit_tiny}\ndata: {name: tiny_imagenet}\n")
+    assert run(["check", "--config", str(recipe), f"--data.root={tmp_path}/toy"]) == 1
+    out = capsys.readouterr().out
+    assert [line.split(": ")[1] for line in out.splitlines() if line.startswith("unreadable")] == [str(path) for path in paths]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -76,6 +125,8 @@ def test_check_of_a_subset_of_train(toy, recipe, capsys):
         (["toy", "imagenet"], "DIR"),
         (["toy", "imagnet", "x"], "did you mean 'imagenet'"),
         (["check"], "no recipe given"),
+        (["download", "cars", "x"], "data set with a public archive 'cars'"),
+        (["download", "cifar10"], "DIR"),
     ],
 )
 def test_wrong_commands(arguments, message, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from dna_suite.catalogue import DATASETS
 from dna_suite.data import toy
 from dna_suite.data.imagenet import ImageNet
 from dna_suite.data.toy import write_toy
@@ -62,3 +63,14 @@ def test_failure_half_way_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space left"):
         write_toy("imagenet", tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", toy.WRITERS)
+def test_every_toy_is_the_same_each_time(name, tmp_path):
+    first, second = (write_toy(name, tmp_path / place) for place in "ab")
+    assert digest(first) == digest(second)
+    assert digest(first) != digest(tmp_path)
+
+
+def test_every_data_set_but_digits_has_a_toy():
+    assert {name for sets in DATASETS.values() for name in sets} == {"digits", *toy.WRITERS}
