@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
-		printf '  make %-10s %s\n' "$$target" "$$text"; done
+		printf '  make %-15s %s\n' "$$target" "$$text"; done
 
 $(BIN)/python:
 	@"$(PYTHON)" -c '$(SUPPORTED)' 2>/dev/null || { echo "Python 3.11, 3.12 or 3.13 is needed, and $(or $(PYTHON),python3) is \
@@ -38,6 +38,20 @@ demo: $(VENV)/.core  ## train softmax and dna on real handwritten digits, test b
 	@plan=$$($(DNA) plan --config tasks/digits.yaml --attention softmax dna --test) && printf '%s\n' "$$plan" | \
 	while read -r command; do echo "$$command"; OMP_NUM_THREADS=1 PATH="$(CURDIR)/$(BIN):$$PATH" sh -c "$$command" </dev/null || exit 1; done
 	$(DNA) report runs/digits
+
+DEMO_PLAN := plan --config tasks/digits.yaml --attention softmax dna
+DEMO_RUNS := runs/digits/softmax/seed0 runs/digits/dna/seed0
+
+robustness-eval: $(VENV)/.core  ## ImageNet-A, -O and -R: RUN=run folders DATA=their folder; without RUN the demo's runs on toy twins
+	@set -e; runs="$(or $(RUN),$(DEMO_RUNS))"; set -- --config tasks/robustness.yaml $(if $(DATA),--data.root="$(DATA)"); \
+	if [ -z "$(RUN)" ]; then \
+		[ -z "$(DATA)" ] || { echo "DATA is for the runs that RUN names: make robustness-eval RUN=runs/... DATA=$(DATA)" >&2; exit 2; }; \
+		set -- "$$@" --config configs/robustness_toy.yaml; \
+		if $(DNA) $(DEMO_PLAN) | grep -q '^dna '; then \
+			echo "the demo's runs are not there yet: training them first"; $(MAKE) --no-print-directory demo; fi; fi; \
+	results=; for run in $$runs; do \
+		OMP_NUM_THREADS=1 $(DNA) test "$$@" --run "$$run"; results="$$results $$run/evaluations/robustness"; done; \
+	$(DNA) report $$results
 
 test: $(VENV)/.test  ## every test that needs no GPU, no real data and no patience
 	$(PYTEST) -n 2 --durations=10
@@ -66,4 +80,4 @@ clean:  ## remove build output and caches; runs/, data/ and .venv stay
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
 	find dna_suite tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo test smoke slow test-gpu lint bench tables clean
+.PHONY: help install demo robustness-eval test smoke slow test-gpu lint bench tables clean

@@ -287,12 +287,14 @@ class Target:
         name: class in it.
         classes: classes of a data set as published; 0 for a task.
         counts: samples of each split as published.
+        trains: a task that trains; others only test what was trained elsewhere.
     """
 
     module: str
     name: str
     classes: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
+    trains: bool = True
 
     def __hash__(self) -> int:
         return hash((self.module, self.name))
@@ -301,6 +303,7 @@ class Target:
 TASKS: dict[str, Target] = {
     "classification": Target("dna_suite.tasks.classification", "ImageClassification"),
     "transfer": Target("dna_suite.tasks.transfer", "Transfer"),
+    "robustness": Target("dna_suite.tasks.robustness", "Robustness", trains=False),
 }
 
 LABELLED_PICTURES: dict[str, Target] = {
@@ -315,7 +318,11 @@ LABELLED_PICTURES: dict[str, Target] = {
     "fashion_mnist": Target("dna_suite.data.fashion_mnist", "FashionMNIST", 10, {"train": 60_000, "test": 10_000}),
 }
 
-DATASETS: dict[str, dict[str, Target]] = {"classification": LABELLED_PICTURES, "transfer": LABELLED_PICTURES}
+DATASETS: dict[str, dict[str, Target]] = {
+    "classification": LABELLED_PICTURES,
+    "transfer": LABELLED_PICTURES,
+    "robustness": {"robustness": Target("dna_suite.data.robustness", "RobustnessSets", 1000, {"test": 49_500})},
+}
 
 
 @dataclass(frozen=True)
@@ -335,7 +342,20 @@ class Metric:
 
 METRICS: dict[str, Metric] = {
     "top1": Metric("share of samples whose likeliest class is the right one"),
+    "top1_all_classes": Metric("top1 among all classes of the model, where top1 is among those of the set"),
     "top5": Metric("share of samples whose right class is among the five likeliest"),
     "mean_class_accuracy": Metric("mean over the classes of the share of right answers; classes without samples are left out"),
+    "rmsce": Metric(
+        "root mean square of confidence less accuracy over bins of 100 samples; the most confident bin is left out, as published",
+        higher_is_better=False,
+    ),
+    "rmsce_all_bins": Metric("rmsce with the most confident bin", higher_is_better=False),
+    "aurra": Metric("area under the response-rate curve: mean accuracy among the k most confident samples over all k"),
+    "fpr95": Metric(
+        "share of samples of known classes taken for unknown where 95 % of the unknown are found", higher_is_better=False
+    ),
+    "auroc": Metric("chance that a sample of an unknown class is less confident than one of a known class"),
+    "aupr": Metric("average precision of finding samples of unknown classes by low confidence; chance is aupr_chance"),
+    "aupr_chance": Metric("share of samples of unknown classes, which aupr is without information"),
     "loss": Metric("mean cross-entropy, without label smoothing", percent=False, higher_is_better=False),
 }

@@ -9,8 +9,10 @@ from dna_suite.catalogue import OPERATORS
 from dna_suite.cli.main import main
 from dna_suite.cli.shipped import shipped_files
 
-RECIPES = [path.name for path in shipped_files("tasks")]
-OVERLAYS = [path.name for path in shipped_files("configs") if path.name not in ("smoke.yaml", "ddp.yaml")]
+# What only tests is run by tests/cli/test_robustness_eval.py.
+EVALUATIONS = ("robustness.yaml",)
+RECIPES = [path.name for path in shipped_files("tasks") if path.name not in EVALUATIONS]
+OVERLAYS = [path.name for path in shipped_files("configs") if path.name not in ("smoke.yaml", "ddp.yaml", "robustness_toy.yaml")]
 
 
 @pytest.fixture(autouse=True)

@@ -23,12 +23,17 @@ IMAGE_MODEL = (
 )
 
 # Keys that decide what function the network computes, by task.
-FUNCTION_KEYS: dict[str, tuple[str, ...]] = {"classification": IMAGE_MODEL, "transfer": IMAGE_MODEL}
+FUNCTION_KEYS: dict[str, tuple[str, ...]] = {
+    "classification": IMAGE_MODEL,
+    "transfer": IMAGE_MODEL,
+    "robustness": IMAGE_MODEL,
+}
 
 # The tasks whose runs a recipe may start from through its key `pretrained`.
 SOURCE_TASKS: dict[str, tuple[str, ...]] = {
     "classification": ("classification", "transfer"),
     "transfer": ("classification", "transfer"),
+    "robustness": ("classification", "transfer"),
 }
 
 # Keys of the network that a run may have otherwise than the one it starts from: position tables are resized.

@@ -56,6 +56,17 @@ def check_recipe(recipe: Recipe, trusted: list[str]) -> tuple[Target, Target]:
     return TASKS[task], data_class
 
 
+def require_training(recipe: Recipe, task: Target) -> None:
+    """Refuse to train a task that only tests what was trained elsewhere.
+
+    Raises:
+        DnaError: the task has no training part; the command that it has is named.
+    """
+    if not task.trains:
+        way = f"dna test --config tasks/{recipe.name}.yaml --run RUN (or --init_from FILE)"
+        raise DnaError(f"task {recipe.values['task']} trains nothing, it tests a model on other pictures: {way}")
+
+
 def check_class_paths(recipe: Recipe, trusted: list[str]) -> None:
     """Refuse class paths outside the allowed packages, since naming a class imports its module.
 

@@ -20,7 +20,7 @@ SUMMARY = "make a toy data set, download or check a real one"
 USAGE = f"""dna data: {SUMMARY}
 
   dna data toy NAME DIR                    write the toy set of a data set, in its own layout
-                                           (NAME: imagenet, cifar10, cifar100, cars, tiny_imagenet, fashion_mnist)
+                                           (NAME: imagenet, cifar10, cifar100, cars, tiny_imagenet, fashion_mnist, robustness)
   dna data download NAME DIR               fetch a public archive, md5 checked (NAME: cifar10, cifar100, fashion_mnist)
   dna data shards ROOT DIR                 write class folders of pictures as uncompressed tar shards (--megabytes N: of each)
   dna data check --config RECIPE           count splits and classes, read every file; exit code 1 where something is wrong

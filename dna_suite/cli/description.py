@@ -7,6 +7,7 @@ from typing import Any
 from dna_suite.backbones.cost import count_multiply_adds, count_parameters
 from dna_suite.cli.recipe import Recipe
 from dna_suite.data.base import Data
+from dna_suite.data.robustness import RobustnessSets
 from dna_suite.runs.folder import RunFolder
 from dna_suite.runs.summary import grouped_sites
 from dna_suite.tasks.base import Task
@@ -23,6 +24,7 @@ def describe_run(recipe: Recipe, task: Task, data: Data, folder: RunFolder) -> d
     """
     described, net = task.describe(), task.net
     assert net is not None
+    protocol = {"protocol": data.protocol()} if isinstance(data, RobustnessSets) else {}
     return {
         "recipe": recipe.name,
         "task": described["task"],
@@ -39,6 +41,7 @@ def describe_run(recipe: Recipe, task: Task, data: Data, folder: RunFolder) -> d
             "val_from": data.source("val") if "val" in data.splits else None,
             "test_from": data.source("test"),
             "skipped": len(data.skipped),
+            **protocol,
         },
         "parameters": sum(parameter.numel() for parameter in net.parameters()),
         "trainable": count_parameters(net),

@@ -10,7 +10,7 @@ from pathlib import Path
 from dna_suite.catalogue import OPERATORS, PATTERNS
 from dna_suite.cli.agreement import FUNCTION_KEYS, RESIZED
 from dna_suite.cli.argv import Parser, split_training
-from dna_suite.cli.checks import check_recipe
+from dna_suite.cli.checks import check_recipe, require_training
 from dna_suite.cli.recipe import Recipe, merge_recipe
 from dna_suite.cli.shipped import find_recipe
 from dna_suite.cli.start import source_folder, take_start
@@ -162,7 +162,7 @@ def planned_recipe(words: Sequence[str]) -> Recipe:
     arguments = split_training("fit", list(words))
     recipe = merge_recipe(arguments)
     take_start(recipe, arguments)
-    check_recipe(recipe, [])
+    require_training(recipe, check_recipe(recipe, [])[0])
     return recipe
 
 

@@ -32,8 +32,14 @@ def run(arguments: list[str]) -> int:
     parser.add_argument(
         "--markdown", metavar="FILE", help="the tables as Markdown; a file with report markers keeps what stands around them"
     )
+    parser.add_argument("--rescore", action="store_true", help="first score every images.csv of a test again, without the model")
     parser.add_argument("--metric", action="append", default=[], metavar="NAME", help="show only this one; repeat it")
     given = parser.parse_args(arguments)
+    if given.rescore:
+        from dna_suite.runs.image_results import rescore
+
+        for path in rescore(given.folders):
+            print(f"dna: scored {path} again", file=sys.stderr)
     report = build_report(given.folders, given.metric)
     if given.csv:
         _write(Path(given.csv), rows=list(csv_rows(report.runs)))

@@ -27,6 +27,7 @@ from dna_suite.cli.quiet import quieten
 from dna_suite.cli.train import Plan, is_child, say
 from dna_suite.data.base import Data
 from dna_suite.data.global_batch import GlobalBatch
+from dna_suite.data.robustness import RobustnessSets
 from dna_suite.errors import DnaError
 from dna_suite.runs.bar import RunBar
 from dna_suite.runs.checkpoint_files import BEST, best_checkpoint, newest_checkpoint
@@ -36,6 +37,7 @@ from dna_suite.runs.confusion import write_class_results
 from dna_suite.runs.device import check_port, resolve_device
 from dna_suite.runs.failures import plain_failures
 from dna_suite.runs.folder import RunFolder, write_json
+from dna_suite.runs.image_results import write_image_results
 from dna_suite.runs.loggers import build_logger
 from dna_suite.runs.metrics_csv import MetricsCsv
 from dna_suite.runs.predictions import PredictionWriter
@@ -48,6 +50,7 @@ from dna_suite.runs.weight_average import WeightAverage
 from dna_suite.tasks.base import Task
 from dna_suite.tasks.classification import ImageClassification
 from dna_suite.tasks.optim import scaled_lr
+from dna_suite.tasks.robustness import Robustness
 
 
 def run_plan(plan: Plan) -> int:
@@ -167,6 +170,7 @@ class Session:
         place = self._evaluation_folder()
         self._write(place, self.task.results)
         self._write_class_results(place)
+        self._write_image_results(place)
         shown = ", ".join(f"{name} {value:.4f}" for name, (value, _) in self.task.results.items())
         self._finish(f"{place}: {shown} on {max(samples for _, samples in self.task.results.values())} samples")
 
@@ -214,6 +218,8 @@ class Session:
             # First, so that whatever looks at the weights after a step finds the average up to date.
             trainer: Any = self.trainer
             trainer.callbacks.insert(0, WeightAverage(self.task.ema, self.task.ema_warmup))
+        if isinstance(self.data, RobustnessSets):
+            self.data.take_classes(self._source_classes())
         if self.plan.command == "predict":
             self.task.classes = list(self.stored["classes"])
         elif self.stored:
@@ -231,6 +237,10 @@ class Session:
         """Mean and deviation come with the weights where the recipe says nothing of them; a run that goes on has its own."""
         if self.plan.command == "fit" and self.stored:
             return
+        other_task = self.recipe.values["task"] != self.stored.get("task", self.recipe.values["task"])
+        if other_task and "size" in keys_of(self.plan.data):
+            # A run's recipe may leave the size to its data set's default, which is another data set's here.
+            self.recipe.values["data"]["size"] = self.stored["backbone"]["image_size"]
         note = inherit_normalisation(self.recipe, keys_of(self.plan.data), self._source_normalisation())
         if note and (self.initial or self.plan.arguments.configs):
             self._tell(note)
@@ -238,6 +248,10 @@ class Session:
     def _source_normalisation(self) -> Mapping[str, Any]:
         """Mean and deviation that the weights in use were trained under; empty where nothing says so."""
         return self.initial.weights.normalisation if self.initial else self.stored.get("transform") or {}
+
+    def _source_classes(self) -> list[str] | None:
+        """Class names of the weights in use; None where nothing says them."""
+        return self.initial.weights.classes if self.initial else self.stored["classes"]
 
     def _tell(self, line: str) -> None:
         """A line for the user, from the first process only."""
@@ -324,6 +338,11 @@ class Session:
         line = write_class_results(folder, self.task.classes, self.task.confusions, title)
         if line:
             self._tell(line)
+
+    def _write_image_results(self, folder: Path) -> None:
+        """What came out for each picture, where the test keeps that, so that it can be scored again without the model."""
+        if isinstance(self.data, RobustnessSets) and isinstance(self.task, Robustness) and self.trainer.is_global_zero:
+            write_image_results(folder, self.task.images, self.data)
 
     def _finish(self, line: str) -> None:
         if self.data.skipped:

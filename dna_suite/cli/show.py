@@ -112,7 +112,8 @@ def describe(recipe: Recipe, task_target: Target, data_target: Target, question:
         net = task.build()
     lines = [shown_recipe, *network_lines(task, net), f"starts from:     {told_start(recipe)}", ""]
     lines += data_lines(task, data, counts, source)
-    lines += ["", *training_lines(task, net, data, counts["train"], processes, recipe, question.images_per_second)]
+    if task_target.trains:
+        lines += ["", *training_lines(task, net, data, counts["train"], processes, recipe, question.images_per_second)]
     batch = GlobalBatch(data.batch, processes, recipe.get("trainer.accumulate_grad_batches", 1))
     mismatch = batch.mismatch(data.wanted_batch)
     refused = [f"fit will be refused: {located(mismatch, recipe)}"] if mismatch else []
@@ -127,7 +128,7 @@ def find_counts(data: Any, target: Target) -> tuple[dict[str, int], list[str], s
         return data.counts(), list(data.classes), "counted"
     except DnaError:
         return (
-            divide_counts(target.counts, data.holdout, data.subset),
+            divide_counts(target.counts, data.holdout, data.subset) if "train" in target.counts else dict(target.counts),
             [str(number) for number in range(target.classes)],
             "from the published numbers; the folder was not read",
         )
@@ -185,9 +186,8 @@ def listed(values: dict[str, Any]) -> str:
 
 def data_lines(task: Any, data: Any, counts: dict[str, int], source: str) -> list[str]:
     """Samples and transforms."""
-    mixing = f", mixup {task.mixup:g}, cutmix {task.cutmix:g}, label smoothing {task.label_smoothing:g}"
-    return [
-        f"data:            {data.name}, {', '.join(f'{split} {count:,}' for split, count in counts.items())} ({source})",
-        f"augmentation:    {listed(data.augmentation())}{mixing}",
-        f"evaluation:      {listed(data.transform())}",
-    ]
+    lines = [f"data:            {data.name}, {', '.join(f'{split} {count:,}' for split, count in counts.items())} ({source})"]
+    if data.augmentation():
+        mixing = f", mixup {task.mixup:g}, cutmix {task.cutmix:g}, label smoothing {task.label_smoothing:g}"
+        lines.append(f"augmentation:    {listed(data.augmentation())}{mixing}")
+    return [*lines, f"evaluation:      {listed(data.transform())}"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from dna_suite.catalogue import Target
 from dna_suite.cli.agreement import take_model
 from dna_suite.cli.argv import TrainingArguments, split_training
-from dna_suite.cli.checks import check_recipe
+from dna_suite.cli.checks import check_recipe, require_training
 from dna_suite.cli.recipe import Recipe, lookup, merge_recipe, read_snapshot
 from dna_suite.cli.start import Start, check_start, find_start, take_start
 from dna_suite.cli.training_help import help_text
@@ -56,6 +56,8 @@ def run_training(command: str, words: list[str]) -> int:
         return 0
     recipe = prepare_recipe(command, arguments)
     task, data = check_recipe(recipe, arguments.trust_imports)
+    if command != "test":
+        require_training(recipe, task)
     if arguments.print_config:
         print(recipe.dump(), end="")
         return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dna_suite.data.toy_arrays import write_cifar10, write_cifar100, write_fashion_mnist
 from dna_suite.data.toy_pictures import write_cars, write_imagenet, write_tiny_imagenet
+from dna_suite.data.toy_robustness import write_robustness
 from dna_suite.errors import DnaError, UnknownName
 
 WRITERS: dict[str, Callable[[Path], None]] = {
@@ -19,6 +20,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "cars": write_cars,
     "tiny_imagenet": write_tiny_imagenet,
     "fashion_mnist": write_fashion_mnist,
+    "robustness": write_robustness,
 }
 
 

@@ -221,7 +221,7 @@ class RunFolder:
             raise DnaError(f"{self.path} is not a run folder (no recipe.yaml); nothing was deleted")
         # The recipe goes last: until then a clear that was cut short can be repeated.
         written = [self.result, self.metrics, self.command, self.environment, self.start]
-        written += [self.path / name for name in CLASS_RESULTS]
+        written += [self.path / name for name in EVALUATION_RESULTS]
         written += sorted(self.path.glob("env.*.json")) + sorted(self.path.glob("*.part"))
         for path in written:
             path.unlink(missing_ok=True)
@@ -241,11 +241,20 @@ class RunFolder:
 # A test's results per class (runs/confusion.py).
 CLASS_RESULTS = ("per_class.csv", "confusion.csv", "confusion.png")
 
+# A test's results per picture (runs/image_results.py).
+IMAGE_RESULTS = "images.csv"
+EVALUATION_RESULTS = (*CLASS_RESULTS, IMAGE_RESULTS)
+
 # What a run writes below its folder: checkpoints, predictions, results of other tasks, exports, the optional loggers' own trees.
 WRITTEN_FOLDERS: dict[str, tuple[str, ...]] = {
     "checkpoints": ("*.ckpt", "*.part"),
     "predictions": ("*.jsonl", "*.part"),
-    "evaluations": ("*/result.json", "*/predictions/*.jsonl", "*/metrics.csv", *(f"*/{name}" for name in CLASS_RESULTS)),
+    "evaluations": (
+        "*/result.json",
+        "*/predictions/*.jsonl",
+        "*/metrics.csv",
+        *(f"*/{name}" for name in EVALUATION_RESULTS),
+    ),
     "export": ("*/*",),
     "tensorboard": ("**/events.out.tfevents.*",),
     "wandb": ("**/*",),

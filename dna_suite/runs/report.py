@@ -13,6 +13,7 @@ from typing import Any
 
 from dna_suite.catalogue import METRICS, OPERATORS, Metric
 from dna_suite.errors import DnaError, UnknownName
+from dna_suite.runs.published import add_published
 from dna_suite.runs.record import read_result
 from dna_suite.runs.tables import Table, difference, measure, quantity
 
@@ -150,16 +151,16 @@ def _run_folders(folders: Iterable[str | Path]) -> list[tuple[Path, bool]]:
 
 
 def _chosen(metrics: Sequence[str], runs: Sequence[Run]) -> list[str]:
-    """The full names of the metrics to show: catalogue order within a split."""
+    """The full names of the metrics to show: part by part of a split, where it has parts, in catalogue order."""
     present = {name for run in runs for name in run.result["metrics"]}
     for given in metrics:
         if not any(given in (name, _bare(name)) for name in present):
             raise UnknownName("metric", given, present)
     order = list(METRICS)
 
-    def rank(name: str) -> tuple[int, str]:
-        bare = _bare(name)
-        return (order.index(bare) if bare in order else len(order), bare)
+    def rank(name: str) -> tuple[str, int, str]:
+        part, _, own = _bare(name).rpartition("/")
+        return (part, order.index(own) if own in order else len(order), own)
 
     return sorted((name for name in present if not metrics or name in metrics or _bare(name) in metrics), key=rank)
 
@@ -208,6 +209,7 @@ def _tables(runs: Sequence[Run], chosen: Sequence[str]) -> list[Table]:
         names = [name for name in present if _split(name) == split]
         table = Table(f"{_title(first)}, {split}", toy=first["toy"], notes=[*notes, *_notes(groups, names)])
         _fill(table, groups, names)
+        add_published(table, first["task"])
         tables.append(table)
     return tables
 
@@ -230,7 +232,7 @@ def _fill(table: Table, groups: Sequence[Group], names: Sequence[str]) -> None:
     table.add("attention", [group.label for group in groups])
     table.add("seeds", [_listed(run.result["seed"] for run in group.runs) for group in groups])
     for name in names:
-        kind = METRICS.get(_bare(name), Metric("", percent=False))
+        kind = METRICS.get(name.rpartition("/")[2], Metric("", percent=False))
         table.add(_bare(name), [measure(group.mean(name), group.deviation(name), kind.percent) for group in groups])
         if kind.percent and baseline is not None and len(groups) > 1:
             sign = 1.0 if kind.higher_is_better else -1.0
@@ -265,6 +267,8 @@ def _notes(groups: Sequence[Group], names: Sequence[str]) -> list[str]:
     for run in runs:
         if skipped := run.result["data"].get("skipped"):
             notes.append(f"{run.label} seed {run.result['seed']}: {skipped} unreadable pictures were skipped")
+    for told in dict.fromkeys(_told_subset(run) for run in runs):
+        notes.extend([told] if told else [])
     chosen = dict.fromkeys(run.label for run in runs if (run.result["training"] or {}).get("selected_on_test"))
     if chosen and any(_split(name) == "test" for name in names):
         notes.append(f"{', '.join(chosen)}: the checkpoint was chosen on the test part itself; data.holdout takes one of train")
@@ -272,6 +276,15 @@ def _notes(groups: Sequence[Group], names: Sequence[str]) -> list[str]:
         if len({run.result["parameters"] for run in group.runs}) > 1:
             notes.append(f"{group.label}: seeds differ in their number of parameters")
     return notes
+
+
+def _told_subset(run: Run) -> str | None:
+    """That a benchmark was run on less than its published classes, in words."""
+    protocol = run.result["data"].get("protocol") or {}
+    if not protocol.get("subset_ok"):
+        return None
+    folders = ", ".join(f"{name} {count}" for name, count in protocol["folders"].items())
+    return f"data.subset_ok: not the published protocol: class folders {folders}, of {protocol['classes']} classes of the model"
 
 
 def _condition(run: Run, names: Sequence[str], key: str) -> Any:

@@ -105,12 +105,24 @@ def metrics_of_a_run(folder, world):
     return found
 
 
+def robustness_of_a_run(folder, world):
+    """Metrics and results per picture of the run that the test has made, on the toy twins of ImageNet-A, -R and -O."""
+    words = ["--config=tasks/robustness.yaml", "--config=configs/robustness_toy.yaml", f"--run={folder / 'run'}"]
+    # 936 pictures: 6 batches, the last of 36, some of two sets.
+    words += ["--data.eval_batch=180", f"--trainer.devices={world}", f"--trainer.strategy={strategy_of(world)}"]
+    assert dna(["test", *words]) == 0
+    if world > 1:
+        torch.distributed.barrier()
+    place = folder / "run" / "evaluations" / "robustness"
+    return {"metrics": json.loads((place / "result.json").read_text())["metrics"], "images": (place / "images.csv").read_text()}
+
+
 def strategy_of(world):
     """Without a process group for one: it would stay open in the process that runs the tests."""
     return "ddp" if world > 1 else "auto"
 
 
-CHECKS = {"stops": stops, "scores": scores_of_counts, "metrics": metrics_of_a_run}
+CHECKS = {"stops": stops, "scores": scores_of_counts, "metrics": metrics_of_a_run, "robustness": robustness_of_a_run}
 
 
 def main(folder: Path, world: int) -> int:

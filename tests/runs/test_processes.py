@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from processes import ACCUMULATE, COUNTS, GLOBAL_BATCH, LENGTH, STOP, VALIDATION, metrics_of_a_run, scores_of_counts
+from processes import (
+    ACCUMULATE,
+    COUNTS,
+    GLOBAL_BATCH,
+    LENGTH,
+    STOP,
+    VALIDATION,
+    metrics_of_a_run,
+    robustness_of_a_run,
+    scores_of_counts,
+)
 from toy_loop import CLASSES, Rows
 from toy_windows import bare_gradients, make_net
 
@@ -31,7 +41,11 @@ def alone(tmp_path_factory):
     """Scores and metrics in one process."""
     folder = tmp_path_factory.mktemp("alone")
     make_run(folder)
-    return {"scores": scores_of_counts(folder, 1), "metrics": metrics_of_a_run(folder, 1)}
+    return {
+        "scores": scores_of_counts(folder, 1),
+        "metrics": metrics_of_a_run(folder, 1),
+        "robustness": robustness_of_a_run(folder, 1),
+    }
 
 
 @pytest.fixture(scope="module", params=[2, 3])
@@ -82,5 +96,6 @@ def test_metrics_are_equal_to_the_last_digit(alone, launch):
     _, _, ranks = launch
     assert [found["samples"] for found in alone["scores"].values()] == list(COUNTS)
     assert {found["val/top1"]["samples"] for found in alone["metrics"].values()} == {180}
+    assert len(alone["robustness"]["images"].splitlines()) == 1 + 936
     for name, expected in alone.items():
         assert all(seen[name] == expected for seen in ranks)
