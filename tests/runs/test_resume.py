@@ -94,7 +94,9 @@ def test_the_whole_matrix(validation: str, accumulate: int, ema: float | None, w
     chains += [sorted(draw.sample(range(1, last + 1), length)) for length in range(2, 7)]
     for number, stops in enumerate(chains):
         resumed = run(tmp_path / str(number), stops, **options)
-        assert resumed.stops == stops
+        # A validation inside a window ends the run at once where the border before it was saved.
+        early = 1 if validation == "at-0.3" and accumulate > 1 else 0
+        assert all(0 <= asked - stop <= early for asked, stop in zip(stops, resumed.stops, strict=True))
         assert_equal(resumed, unstopped)
     for number, (workers, persistent) in enumerate((((2,), False), ((2,), True), ((2, 0, 1), False))):
         stops = sorted(draw.sample(range(1, last + 1), 3))

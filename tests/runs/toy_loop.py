@@ -20,7 +20,7 @@ from dna_suite.data.position import generator_of
 from dna_suite.metrics.classification import ClassificationScores
 from dna_suite.runs.checkpoint_files import newest_checkpoint
 from dna_suite.runs.checkpoint_io import AtomicCheckpointIO
-from dna_suite.runs.checkpoints import RunCheckpoints
+from dna_suite.runs.checkpoints import RunCheckpoints, at_border
 from dna_suite.runs.signals import Signals, Stopped
 from dna_suite.runs.step_seed import StepSeed
 from dna_suite.runs.train_log import TrainLog
@@ -229,6 +229,10 @@ def run(
             trainer.fit(ToyTask(), data, ckpt_path=newest_checkpoint(folder / "checkpoints"), weights_only=True)
         except Stopped:
             stopped.append(trainer.global_step)
+            if not at_border(trainer):
+                # Stopped in a validation inside a window, behind a border that was saved: its micro-batches are done again.
+                begun = trainer.fit_loop.epoch_loop.batch_progress.current.ready % trainer.accumulate_grad_batches
+                del trace.steps[-begun:]
     return Outcome(saved_state(folder / "checkpoints"), trace, trainer, stopped)
 
 
