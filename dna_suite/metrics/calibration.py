@@ -113,6 +113,24 @@ def soft_f1(confidence: np.ndarray, correct: np.ndarray) -> float:
     return float(2 * (doubt * wrong).sum() / total) if total else float("nan")
 
 
+def score_calibration(confidence: np.ndarray, correct: np.ndarray, size: int = BIN) -> dict[str, float]:
+    """The fractions rmsce, rmsce_all_bins and aurra.
+
+    Args:
+        confidence: [n], finite.
+        correct: bool [n].
+        size: samples of a bin.
+
+    Raises:
+        DnaError: as `reliability`.
+    """
+    return {
+        "rmsce": calibration_error(confidence, correct, size=size),
+        "rmsce_all_bins": calibration_error(confidence, correct, last_bin=True, size=size),
+        "aurra": aurra(confidence, correct),
+    }
+
+
 class CalibrationScores(KeptSamples):
     """RMSCE as published and with the last bin, and AURRA; equal confidences are in the order of their ids.
 
@@ -142,11 +160,7 @@ class CalibrationScores(KeptSamples):
             DnaError: as `reliability`.
         """
         _, confidence, correct = self.kept()
-        return {
-            "rmsce": calibration_error(confidence, correct, size=self.size),
-            "rmsce_all_bins": calibration_error(confidence, correct, last_bin=True, size=self.size),
-            "aurra": aurra(confidence, correct),
-        }
+        return score_calibration(confidence, correct, self.size)
 
 
 def _ascending(confidence: np.ndarray) -> np.ndarray:

@@ -55,6 +55,16 @@ def fpr_at_recall(unknown: np.ndarray, known: np.ndarray, recall: float = 0.95) 
     return float(alarms[nearest] / alarms[-1])
 
 
+def score_unknown(unknown: np.ndarray, known: np.ndarray) -> dict[str, float]:
+    """The fractions fpr95, auroc, aupr and aupr_chance; see `auroc`."""
+    return {
+        "fpr95": fpr_at_recall(unknown, known),
+        "auroc": auroc(unknown, known),
+        "aupr": average_precision(unknown, known),
+        "aupr_chance": chance_precision(unknown, known),
+    }
+
+
 class UnknownPictureScores(KeptSamples):
     """AUROC, AUPR with its chance level, and FPR95, of the negative confidence as the score."""
 
@@ -80,12 +90,7 @@ class UnknownPictureScores(KeptSamples):
         """
         _, confidence, unknown = self.kept()
         sides = -confidence[unknown == 1].astype(np.float64), -confidence[unknown == 0].astype(np.float64)
-        return {
-            "auroc": auroc(*sides),
-            "aupr": average_precision(*sides),
-            "aupr_chance": chance_precision(*sides),
-            "fpr95": fpr_at_recall(*sides),
-        }
+        return score_unknown(*sides)
 
 
 def _counts(unknown: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from dna_suite.metrics.calibration import aurra, calibration_error
+from dna_suite.metrics.calibration import score_calibration
 from dna_suite.metrics.class_subset import subset_confidence
 from dna_suite.metrics.classification import likeliest
 from dna_suite.metrics.kept_samples import KeptSamples
-from dna_suite.metrics.ood import auroc, average_precision, chance_precision, fpr_at_recall
+from dna_suite.metrics.ood import score_unknown
 
 
 class ImageResults(NamedTuple):
@@ -87,17 +87,9 @@ def score_sets(sets: Sequence[str], results: ImageResults) -> dict[str, tuple[fl
         values = {
             "top1": float(correct.mean()),
             "top1_all_classes": float(results.correct_all[own].mean()),
-            "rmsce": calibration_error(confidence, correct),
-            "rmsce_all_bins": calibration_error(confidence, correct, last_bin=True),
-            "aurra": aurra(confidence, correct),
+            **score_calibration(confidence, correct),
         }
         scores |= {f"{name}/{key}": (value, len(correct)) for key, value in values.items()}
     unknown, known = -results.confidence[names == "o"], -results.confidence[names == "val"]
-    for key, score in {
-        "fpr95": fpr_at_recall,
-        "auroc": auroc,
-        "aupr": average_precision,
-        "aupr_chance": chance_precision,
-    }.items():
-        scores[f"o/{key}"] = (score(unknown, known), len(unknown) + len(known))
-    return scores
+    pictures = len(unknown) + len(known)
+    return scores | {f"o/{key}": (value, pictures) for key, value in score_unknown(unknown, known).items()}
