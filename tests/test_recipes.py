@@ -10,7 +10,7 @@ from dna_suite.cli.main import main
 from dna_suite.cli.shipped import shipped_files
 
 # What only tests is run by tests/cli/test_robustness_eval.py.
-EVALUATIONS = ("robustness.yaml",)
+EVALUATIONS = ("robustness.yaml", "imagenet_shifts.yaml", "imagenet_c.yaml")
 RECIPES = [path.name for path in shipped_files("tasks") if path.name not in EVALUATIONS]
 OVERLAYS = [path.name for path in shipped_files("configs") if path.name not in ("smoke.yaml", "ddp.yaml", "robustness_toy.yaml")]
 

@@ -42,6 +42,7 @@ from dna_suite.runs.loggers import build_logger
 from dna_suite.runs.metrics_csv import MetricsCsv
 from dna_suite.runs.predictions import PredictionWriter
 from dna_suite.runs.record import accelerator_names, environment, hardware, write_result
+from dna_suite.runs.robustness_files import write_robustness_files
 from dna_suite.runs.signals import Signals, Stopped, cluster_plugins
 from dna_suite.runs.step_seed import StepSeed
 from dna_suite.runs.summary import print_summary
@@ -314,15 +315,11 @@ class Session:
         self.trainer.loggers = [MetricsCsv(self.folder.metrics), *extra] if self.plan.command == "fit" else []
 
     def _evaluation_folder(self) -> Path:
-        """Where an evaluation's result goes: the run itself, or evaluations/ of it for another task or recipe."""
-        stored_recipe = self.stored.get("recipe", self.recipe.name)
-        if (
-            self.recipe.values["task"] == self.stored.get("task", self.recipe.values["task"])
-            and stored_recipe == self.recipe.name
-        ):
+        """Where an evaluation's result goes: the run itself, or evaluations/RECIPE of it for another task or recipe."""
+        task, recipe = self.recipe.values["task"], self.recipe.name
+        if task == self.stored.get("task", task) and recipe == self.stored.get("recipe", recipe):
             return self.folder.path
-        name = self.recipe.values["task"] if self.recipe.values["task"] != self.stored["task"] else self.recipe.name
-        return RunFolder(self.folder.path).evaluation(name)
+        return RunFolder(self.folder.path).evaluation(recipe)
 
     def _write(self, folder: Path, metrics: dict[str, Any], **more: Any) -> None:
         if self.trainer.is_global_zero:
@@ -343,6 +340,9 @@ class Session:
         """What came out for each picture, where the test keeps that, so that it can be scored again without the model."""
         if isinstance(self.data, RobustnessSets) and isinstance(self.task, Robustness) and self.trainer.is_global_zero:
             write_image_results(folder, self.task.images, self.data)
+            line = write_robustness_files(folder, self.data.parts, self.data.part, self.task.images, self.task.attention.label)
+            if line:
+                self._tell(line)
 
     def _finish(self, line: str) -> None:
         if self.data.skipped:

@@ -128,7 +128,7 @@ def find_counts(data: Any, target: Target) -> tuple[dict[str, int], list[str], s
         return data.counts(), list(data.classes), "counted"
     except DnaError:
         return (
-            divide_counts(target.counts, data.holdout, data.subset) if "train" in target.counts else dict(target.counts),
+            divide_counts(target.counts, data.holdout, data.subset) if target.counts else data.published_counts(),
             [str(number) for number in range(target.classes)],
             "from the published numbers; the folder was not read",
         )

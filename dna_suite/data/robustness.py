@@ -1,4 +1,4 @@
-"""ImageNet-A, -R and -O, and the part of ImageNet's val that -O is set against, as one test part for one model."""
+"""Sets that test a classifier of ImageNet beyond val: A, R and O, V2, Sketch, ReaL and C, as one test part for one model."""
 
 from __future__ import annotations
 
@@ -10,42 +10,58 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from dna_suite.data.corruptions import KINDS, SEVERITIES, Corruption, describe_corruptions, find_corrupt, require_corruptions
 from dna_suite.data.images import IMAGENET_MEAN, IMAGENET_STD, ImageData
+from dna_suite.data.real_labels import labels_of, read_real_labels
 from dna_suite.data.robustness_folders import PUBLISHED, SetFolder, find_set, known_ids, list_pictures, require_published
 from dna_suite.data.samples import Paths, PictureSamples
+from dna_suite.data.shown_pictures import AS_IT_IS, ShownPictures
 from dna_suite.data.toy_pictures import SYNSETS
-from dna_suite.errors import DnaError
+from dna_suite.errors import DnaError, UnknownName
 
-# The order of the test part; val is the known part that O is set against.
-SETS = ("a", "r", "o", "val")
+# In the order of the test part. "val" comes with "o": the known pictures that it is set against.
+SETS = tuple(PUBLISHED)
+CHOICES = tuple(key for key in SETS if key != "val")
+OF_VAL = ("val", "real", "c")
+REAL_LABELS = "real.json"
+NO_LABEL = -1
 DIGITS = [str(digit) for digit in range(10)]
+SUBSET_OK = "data.subset_ok: true takes it as it is, and then no number compares with a published one"
 
 
 class RobustnessSets(ImageData):
-    """The three sets as their archives unpack, for a model whose classes are ImageNet's.
+    """The chosen sets as their archives unpack, for a model whose classes are ImageNet's.
 
-    A folder's name is the ImageNet id (wnid) of its class; it is looked up in the class list of the model, so that the order of
-    the model's classes is of no account. A label is the class index of the model. Of val only the folders that O has are read,
-    which for O are the classes that a model takes its pictures for. `sets` [n] int64 says for each sample of the test part which
-    of `SETS` it is from; `columns` has for each set the model's class indices of its folders, by ascending ImageNet index.
+    A class folder stands for an ImageNet id (wnid), which is its name, or in ImageNet-V2 has the place that its name says; it is
+    looked up in the class list of the model, so that the order of the model's classes is of no account. A label is the class
+    index of the model. For O the folders are the classes that a model takes its pictures for, and of val only those are read.
+
+    The test part has `parts`, "a" or "c/fog/3", one for each set and one for each corruption at each severity. `part` [n] int16
+    says which of them a sample is of; `columns` has for each set the model's class indices of its folders, by ascending ImageNet
+    index, over which its softmax is.
 
     For a model of the ten digits (class names "0" to "9") the toy twin's folders stand for digits: digit d is `SYNSETS[d]`.
 
     Args:
-        root: folder with imagenet-a, imagenet-r, imagenet-o and val; None is `data/robustness`, see `Data`.
-        val: ImageNet's validation folder, with class folders; None is `val` in the root.
+        root: folder with the sets' folders and val; None is `data/robustness`, see `Data`.
+        val: ImageNet's validation folder, with class folders, which o, real and c read; None is `val` in the root.
+        sets: which sets, of `CHOICES`.
+        corruptions: of c, which kinds; None is all 15.
+        severities: of c, which severities, 1 to 5.
+        real_labels: of real, the label file; None is real.json in the root, or the copy that timm brings.
         subset_ok: take any number of classes, folders and pictures; for toy twins, and named wherever results are shown.
         eval_batch: samples per evaluation batch.
         toy: read the toy twin of the sets, which is made where it is missing.
 
     Source: Hendrycks et al., ImageNet-A and -O (2021) and ImageNet-R (2021), with the class lists of their archives; folder order
-        as label gives wrong numbers (huggingface/pytorch-image-models#2456).
+        as label gives wrong numbers (huggingface/pytorch-image-models#2456). Recht et al. 2019 (V2), Wang et al. 2019 (Sketch).
     """
 
     one_set: ClassVar[bool] = False
     layout: ClassVar[str] = (
         "  imagenet-a/WNID/NAME.jpg, imagenet-r/WNID/NAME.jpg, imagenet-o/WNID/NAME.JPEG   the archives, unpacked\n"
-        "  val/WNID/NAME.JPEG   ImageNet's validation pictures in class folders (or data.val)"
+        "  val/WNID/NAME.JPEG   ImageNet's validation pictures in class folders (or data.val)\n"
+        "  imagenetv2-matched-frequency-format-val/0..999/NAME.jpeg, sketch/WNID/NAME.JPEG   where data.sets names v2, sketch"
     )
 
     def __init__(
@@ -53,6 +69,10 @@ class RobustnessSets(ImageData):
         name: str = "robustness",
         root: str | None = None,
         val: str | None = None,
+        sets: tuple[str, ...] = ("a", "r", "o"),
+        corruptions: tuple[str, ...] | None = None,
+        severities: tuple[int, ...] = SEVERITIES,
+        real_labels: str | None = None,
         subset_ok: bool = False,
         eval_batch: int = 64,
         workers: int = 2,
@@ -78,7 +98,18 @@ class RobustnessSets(ImageData):
             max_pixels=max_pixels,
             eval_backend=eval_backend,
         )
-        self.val_root, self.subset_ok = val, subset_ok
+        for key in sets:
+            if key not in CHOICES:
+                raise UnknownName("set", key, CHOICES, prefix="data.sets ")
+        if not sets:
+            raise DnaError(f"data.sets is empty: of {', '.join(CHOICES)}")
+        require_corruptions(KINDS if corruptions is None else corruptions, severities, size if "c" in sets else None)
+        self.val_root, self.real_labels, self.subset_ok = val, real_labels, subset_ok
+        self.sets = tuple(key for key in SETS if key in sets or (key == "val" and "o" in sets))
+        kinds = KINDS if corruptions is None else [kind for kind in KINDS if kind in corruptions]
+        self.corruptions = [Corruption(kind, severity) for kind in kinds for severity in sorted(set(severities))]
+        corrupted = [f"c/{kind}/{severity}" for kind, severity in self.corruptions] if "c" in sets else []
+        self.parts = [*(key for key in self.sets if key != "c"), *corrupted]
         self._classes: list[str] | None = None
         self._folders: dict[str, SetFolder] = {}
 
@@ -108,22 +139,23 @@ class RobustnessSets(ImageData):
 
     @property
     def folders(self) -> dict[str, SetFolder]:
-        """The class folders of each of `SETS`, checked.
+        """The class folders of each chosen set, checked.
 
         Raises:
             DnaError: a set is missing, is not what was published, or has a class that the model has not.
         """
         if not self._folders:
             root = self.find_root()
-            found = {key: find_set(root / PUBLISHED[key].folder, key) for key in ("a", "r", "o")}
-            val = Path(self.val_root).expanduser() if self.val_root else root / "val"
-            found["val"] = find_set(val, "val", only=found["o"].names)
+            found: dict[str, SetFolder] = {}
+            for key in self.sets:
+                place = Path(self.val_root).expanduser() if self.val_root and key in OF_VAL else root / PUBLISHED[key].folder
+                found[key] = find_set(place, key, only=found["o"].names if key == "val" else None)
             if not self.subset_ok and len(self.classes) != len(known_ids()):
                 raise DnaError(f"the model has {len(self.classes)} classes, the protocol is for 1,000: {SUBSET_OK}")
             for key, folder in found.items():
                 if not self.subset_ok:
                     require_published(key, folder, SUBSET_OK)
-                lacking = [name for name in folder.names if name not in self.ids]
+                lacking = [name for name, known in zip(folder.names, folder.ids, strict=True) if known not in self.ids]
                 if lacking:
                     raise DnaError(f"{folder.path}: the model's class list has no {lacking[0]} ({len(lacking)} such folders)")
             self._folders = found
@@ -135,6 +167,8 @@ class RobustnessSets(ImageData):
         Raises:
             DnaError: there is none, or an archive in its place.
         """
+        if self.val_root and not self.toy and not self.root and all(key in OF_VAL for key in self.sets):
+            return Path(self.val_root).expanduser().parent
         if not self.toy and self.root and Path(self.root).expanduser().is_file():
             raise DnaError(f"data.root: {self.root} is a file: unpack the archives into a folder and name that")
         return self.folder()
@@ -142,9 +176,9 @@ class RobustnessSets(ImageData):
     @cached_property
     def columns(self) -> dict[str, np.ndarray]:
         """Class indices of the model that each set's softmax is over, int64, by ascending ImageNet index."""
-        return {key: np.array([self.ids[name] for name in folder.names]) for key, folder in self.folders.items()}
+        return {key: np.array([self.ids[name] for name in folder.ids]) for key, folder in self.folders.items()}
 
-    def divide(self, split: str) -> PictureSamples:
+    def divide(self, split: str) -> ShownPictures:
         """The test part.
 
         Raises:
@@ -154,35 +188,118 @@ class RobustnessSets(ImageData):
             raise DnaError(f"data set {self.name} has no {split} part: it is for dna test")
         return self.read(split, split)
 
-    def read(self, split: str, role: str) -> PictureSamples:
-        """All pictures of the four sets, one set after the other, by folder and name."""
+    def read(self, split: str, role: str) -> ShownPictures:
+        """All pictures of the chosen sets, one set after the other, by folder and name; of c each under every corruption."""
         root = self.find_root()
         paths: list[str] = []
         labels: list[int] = []
-        sizes: list[int] = []
-        for key in SETS:
-            folder = self.folders[key]
-            prefix = os.path.relpath(folder.path, root)
-            found = [(f"{prefix}/{path}", self.ids[name]) for name in folder.names for path in list_pictures(folder.path, name)]
-            if not self.subset_ok and len(found) != PUBLISHED[key].pictures:
-                raise DnaError(f"{folder.path}: {len(found):,} pictures, published {PUBLISHED[key].pictures:,}: {SUBSET_OK}")
-            if not found:
-                raise DnaError(f"{folder.path}: no picture in its class folders")
+        sizes: dict[str, int] = {}
+        several: list[list[int]] = []
+        for key in self.sets:
+            found, also = self.list_set(key, root)
             paths += [path for path, _ in found]
             labels += [label for _, label in found]
-            sizes.append(len(found))
-        self.sets = np.repeat(np.arange(len(SETS)), sizes)
+            several += also
+            sizes[key] = len(found)
+        times = [len(self.corruptions) if key == "c" else 1 for key in self.sets for _ in range(sizes[key])]
+        shown = np.repeat(np.arange(len(paths)), times)
+        corrupted = np.full(len(shown), AS_IT_IS, dtype=np.int16)
+        plain = [key for key in self.sets if key != "c"]
+        self.part = np.repeat(np.arange(len(plain), dtype=np.int16), [sizes[key] for key in plain])
+        if "c" in self.sets:
+            find_corrupt()
+            turns = np.tile(np.arange(len(self.corruptions), dtype=np.int16), sizes["c"])
+            corrupted[len(self.part) :] = turns
+            self.part = np.concatenate([self.part, len(plain) + turns])
+        self.several_labels = pad_labels(several)
         transform = self.transform_as(role)
-        return PictureSamples(root, Paths(paths), np.array(labels), transform, self.size, self.max_pixels, self.on_error)
+        pictures = PictureSamples(root, Paths(paths), np.array(labels), transform, self.size, self.max_pixels, self.on_error)
+        return ShownPictures(pictures, shown, corrupted, self.corruptions, first=len(paths) - sizes.get("c", 0))
+
+    def list_set(self, key: str, root: Path) -> tuple[list[tuple[str, int]], list[list[int]]]:
+        """The pictures of a set: path below the root and label of each, and for real all its labels.
+
+        Raises:
+            DnaError: there is none, or another number than published.
+        """
+        folder = self.folders[key]
+        prefix = os.path.relpath(folder.path, root)
+        found = [
+            (f"{prefix}/{path}", self.ids[known])
+            for name, known in zip(folder.names, folder.ids, strict=True)
+            for path in list_pictures(folder.path, name)
+        ]
+        several: list[list[int]] = []
+        if key == "real":
+            known = read_real_labels(self.find_real_labels(root))
+            seen = [(entry, labels_of(known, entry[0])) for entry in found]
+            found = [entry for entry, labels in seen if labels]
+            several = [self.columns_of(labels) for _, labels in seen if labels]
+        if not self.subset_ok and len(found) != PUBLISHED[key].pictures:
+            raise DnaError(f"{folder.path}: {len(found):,} pictures, published {PUBLISHED[key].pictures:,}: {SUBSET_OK}")
+        if not found:
+            raise DnaError(f"{folder.path}: no picture in its class folders")
+        return found, several
+
+    def find_real_labels(self, root: Path) -> Path | None:
+        """The file of ReaL labels; None where timm's copy serves."""
+        if self.real_labels:
+            return Path(self.real_labels).expanduser()
+        return root / REAL_LABELS if (root / REAL_LABELS).is_file() else None
+
+    def columns_of(self, indices: Sequence[int]) -> list[int]:
+        """The model's classes of some ImageNet indices.
+
+        Raises:
+            DnaError: the model has none for one of them.
+        """
+        ids = [known_ids()[index] for index in indices]
+        lacking = [known for known in ids if known not in self.ids]
+        if lacking:
+            raise DnaError(f"ReaL labels: the model's class list has no {lacking[0]}")
+        return [self.ids[known] for known in ids]
+
+    def set_of(self, index: np.ndarray) -> np.ndarray:
+        """Which of `sets` some samples are of, int64 [n].
+
+        Args:
+            index: int64 [n], places in the test part.
+        """
+        # The parts of c, which is the last set, come after those of the others, which have one each.
+        return np.minimum(self.part[index], len(self.sets) - 1).astype(np.int64)
+
+    def right_classes(self, index: np.ndarray) -> np.ndarray:
+        """The classes that are right for some samples, int64 [n, m], rows filled up with `NO_LABEL`.
+
+        Args:
+            index: int64 [n], places in the test part.
+        """
+        labels = self.samples("test").labels[index][:, None]
+        if "real" not in self.sets:
+            return labels
+        number = self.parts.index("real")
+        own = self.part[index] == number
+        right = np.full((len(index), self.several_labels.shape[1]), NO_LABEL)
+        right[:, :1] = labels
+        # The part is one run of places.
+        right[own] = self.several_labels[index[own] - int(np.argmax(self.part == number))]
+        return right
 
     def counts(self) -> dict[str, int]:
-        """Pictures of each set; of val those in O's folders."""
+        """Samples of each set; of val those in O's folders, of c each picture under each corruption."""
         self.samples("test")
-        return {key: int((self.sets == number).sum()) for number, key in enumerate(SETS)}
+        of_part = np.bincount(self.part, minlength=len(self.parts)).tolist()
+        names = [part.partition("/")[0] for part in self.parts]
+        return {key: sum(count for name, count in zip(names, of_part, strict=True) if name == key) for key in self.sets}
+
+    def published_counts(self) -> dict[str, int]:
+        """Samples of the test part where the folders are as published."""
+        times = {"c": len(self.corruptions)}
+        return {"test": sum(PUBLISHED[key].pictures * times.get(key, 1) for key in self.sets)}
 
     def origin(self, split: str) -> str:
         """The folders that the test part is read from."""
-        return ", ".join(folder.path.name for folder in self.folders.values())
+        return ", ".join(dict.fromkeys(folder.path.name for folder in self.folders.values()))
 
     def position(self) -> dict[str, int]:
         """There is no training to go on with."""
@@ -194,11 +311,21 @@ class RobustnessSets(ImageData):
 
     def protocol(self) -> Mapping[str, Any]:
         """What a record says about how the sets were read, as plain values."""
-        return {
+        told: dict[str, Any] = {
             "classes": len(self.classes),
             "folders": {key: len(folder.names) for key, folder in self.folders.items()},
             "subset_ok": self.subset_ok,
         }
+        if "real" in self.sets:
+            told["real_labels"] = str(self.find_real_labels(self.find_root()) or "timm")
+        if "c" in self.sets:
+            told["corruptions"] = describe_corruptions(self.corruptions)
+        return told
 
 
-SUBSET_OK = "data.subset_ok: true takes it as it is, and then no number compares with a published one"
+def pad_labels(several: Sequence[Sequence[int]]) -> np.ndarray:
+    """Lists of labels as int64 [n, longest], filled up with `NO_LABEL`."""
+    padded = np.full((len(several), max(map(len, several), default=1)), NO_LABEL)
+    for row, labels in zip(padded, several, strict=True):
+        row[: len(labels)] = labels
+    return padded

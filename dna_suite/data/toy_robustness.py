@@ -1,7 +1,8 @@
-"""Toy twins of ImageNet-A, -R and -O: digits that are hard, that are renditions, and pictures that are no digit."""
+"""Toy twins of the robustness sets: digits that are hard, renditions or sketches, that moved, and pictures that are no digit."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,12 +10,14 @@ import numpy as np
 from PIL import Image
 
 from dna_suite.data.digits import read_digits, scale_digits, split_digits
+from dna_suite.data.robustness_folders import known_ids
 from dna_suite.data.toy_pictures import SYNSETS, save
 
 SIDE = 32
 # With a crop ratio of 0.9 a model of 32 pixels sees 32 of 35: the digit as large as it was trained on.
 MARGIN = 3
 EACH = 40
+SKETCHES = 24
 # The digits whose folders a set has; like the real class lists they overlap.
 FOLDERS = {"imagenet-a": (0, 1, 2, 3, 4, 5), "imagenet-r": (2, 4, 5, 6, 7, 9), "imagenet-o": (0, 1, 3, 6, 8, 9)}
 
@@ -40,6 +43,11 @@ def lay_on_texture(grey: np.ndarray, other: np.ndarray, generator: np.random.Gen
     angle, width = generator.uniform(0, np.pi), generator.uniform(3, 7)
     stripes = 80 + 80 * np.sin((rows * np.sin(angle) + columns * np.cos(angle)) * 2 * np.pi / width)
     return np.maximum(grey, stripes)
+
+
+def sketch(grey: np.ndarray, other: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """The edges of the ink in black on white."""
+    return 255 - outline(grey, other, generator)
 
 
 def invert(grey: np.ndarray, other: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -83,21 +91,57 @@ DRAWINGS: dict[str, tuple[Drawing, ...]] = {
 
 
 def write_robustness(folder: Path) -> None:
-    """The layout that the archives unpack to: 240 JPEGs in six class folders for each set, and val with the ten classes.
+    """The layout that the archives unpack to, in JPEGs: 240 in six class folders of each of A, R and O, and sets of ten classes.
 
-    All are made from digits of the test part, which no model of the digits was trained on. In imagenet-o, as in the real one,
-    a folder is a class that the model knows and its pictures are of none.
+    All are made from digits that no model of the digits was trained on: V2 from those of the validation part, moved a little, the
+    others from those of the test part. In imagenet-o, as in the real one, a folder is a class that the model knows and its
+    pictures are of none.
     """
-    ink, labels = read_digits()
-    chosen = split_digits(labels)["test"]
-    levels, labels = scale_digits(ink[chosen], SIDE).astype(np.float64), labels[chosen]
-    for digit, synset in enumerate(SYNSETS):
-        for number, grey in enumerate(levels[labels == digit]):
-            save(frame(grey), folder / "val" / synset / f"ILSVRC2012_val_{10_000 * digit + number:08d}.JPEG")
+    levels, labels = read_levels("test")
     for place, (name, digits) in enumerate(FOLDERS.items()):
         for digit in digits:
             for number, picture in enumerate(draw_class(levels, labels, digit, place, DRAWINGS[name])):
                 save(picture, folder / name / SYNSETS[digit] / f"{number:06d}.jpg")
+    for digit in range(10):
+        drawn = draw_class(levels, labels, digit, len(FOLDERS), (sketch,))
+        for number, picture in zip(range(SKETCHES), drawn, strict=False):
+            save(picture, folder / "sketch" / SYNSETS[digit] / f"sketch_{number}.JPEG")
+    write_val(folder, levels, labels)
+    write_v2(folder)
+
+
+def read_levels(split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Grey levels float64 [n, side, side] and labels [n] of the digits of a split."""
+    ink, labels = read_digits()
+    chosen = split_digits(labels)[split]
+    return scale_digits(ink[chosen], SIDE).astype(np.float64), labels[chosen]
+
+
+def write_val(folder: Path, levels: np.ndarray, labels: np.ndarray) -> None:
+    """ImageNet's val with ten class folders, and its ReaL labels: of ten pictures one has a second label and one has none."""
+    known, real = read_indices(), []
+    order = np.argsort(labels, kind="stable")
+    for number, (grey, digit) in enumerate(zip(levels[order], labels[order].tolist(), strict=True), start=1):
+        save(frame(grey), folder / "val" / SYNSETS[digit] / f"ILSVRC2012_val_{number:08d}.JPEG")
+        also = {4: [known[(digit + 1) % 10]]}.get(number % 10, [])
+        real.append([] if number % 10 == 0 else [known[digit], *also])
+    (folder / "real.json").write_text(json.dumps(real), encoding="utf-8")
+
+
+def write_v2(folder: Path) -> None:
+    """ImageNet-V2's layout, whose class folders are numbers: the digits of the validation part twice, moved by up to 2 pixels."""
+    known = read_indices()
+    levels, labels = read_levels("val")
+    for number, (grey, digit) in enumerate(zip([*levels, *levels], [*labels, *labels], strict=True)):
+        moved = np.roll(grey, np.random.default_rng(number).integers(-2, 3, 2), axis=(0, 1))
+        place = folder / "imagenetv2-matched-frequency-format-val" / str(known[digit])
+        save(frame(moved), place / f"{number:08x}.jpeg")
+
+
+def read_indices() -> list[int]:
+    """The ImageNet class index of each digit's synset."""
+    place = {name: index for index, name in enumerate(known_ids())}
+    return [place[name] for name in SYNSETS]
 
 
 def draw_class(

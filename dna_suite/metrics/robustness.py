@@ -1,18 +1,23 @@
-"""What came out for each picture of ImageNet-A, -R and -O, and the scores of the sets that follow from it."""
+"""What came out for each picture of the robustness sets, and the scores of the sets that follow from it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from dna_suite.metrics.calibration import score_calibration
+from dna_suite.metrics.calibration import BIN, aurra, score_calibration
 from dna_suite.metrics.class_subset import subset_confidence
 from dna_suite.metrics.classification import likeliest
+from dna_suite.metrics.corruption import mean_corruption_error, mean_over_severities
 from dna_suite.metrics.kept_samples import KeptSamples
 from dna_suite.metrics.ood import score_unknown
+
+# Sets of 200 of ImageNet's classes, whose scores are among those.
+OF_200 = ("a", "r")
+CORRUPTED = "c/"
 
 
 class ImageResults(NamedTuple):
@@ -49,7 +54,7 @@ class KeptResults(KeptSamples):
 
         Args:
             logits: [n, classes] of all classes.
-            labels: int64 [n], columns of the right classes.
+            labels: int64 [n, k], columns of the right classes, of which any will do; -1 is none.
             columns: int64 [m], those that the set's softmax is over.
             index: int64 [n], place in the test part.
             counted: bool [n]; rows that are False leave no trace.
@@ -57,7 +62,7 @@ class KeptResults(KeptSamples):
         logits = logits.detach().float()
         confidence, predicted = subset_confidence(logits, columns)
         finite = ~logits.isnan().any(1)
-        right, right_of_all = predicted == labels, likeliest(logits)[:, 0] == labels
+        right, right_of_all = ((named[:, None] == labels).any(1) for named in (predicted, likeliest(logits)[:, 0]))
         self.keep(index, counted, confidence=confidence, correct=right & finite, correct_all=right_of_all & finite)
 
     def compute(self) -> ImageResults:
@@ -66,30 +71,78 @@ class KeptResults(KeptSamples):
         return ImageResults(sample, confidence.astype(np.float64), correct.astype(bool), correct_all.astype(bool))
 
 
-def score_sets(sets: Sequence[str], results: ImageResults) -> dict[str, tuple[float, int]]:
-    """The scores of the sets.
+def score_parts(parts: Sequence[str], part: np.ndarray, results: ImageResults) -> dict[str, tuple[float, int]]:
+    """The scores of the sets that the pictures are of.
 
     Args:
-        sets: [n] a, r, o or val of each picture; val is the known part that o is set against.
+        parts: names: sets, as "a" or "val", which is the known part that "o" is set against; then "c/fog/3" and so on, whose
+            pictures are corrupted.
+        part: int [n], which of `parts` each picture is of.
         results: of the same pictures.
 
     Returns:
         "a/top1" and so on -> value as a fraction, and the number of pictures behind it.
 
     Raises:
-        DnaError: a set has no picture, fewer than a bin of the calibration error holds, or a confidence that is not finite.
+        DnaError: a confidence is not finite.
     """
-    names = np.array(sets)
+    own = {name: part == number for number, name in enumerate(plain_parts(parts))}
     scores: dict[str, tuple[float, int]] = {}
-    for name in ("a", "r"):
-        own = names == name
-        confidence, correct = results.confidence[own], results.correct[own]
-        values = {
-            "top1": float(correct.mean()),
-            "top1_all_classes": float(results.correct_all[own].mean()),
-            **score_calibration(confidence, correct),
-        }
-        scores |= {f"{name}/{key}": (value, len(correct)) for key, value in values.items()}
-    unknown, known = -results.confidence[names == "o"], -results.confidence[names == "val"]
-    pictures = len(unknown) + len(known)
-    return scores | {f"o/{key}": (value, pictures) for key, value in score_unknown(unknown, known).items()}
+    for name, rows in own.items():
+        if name == "o":
+            unknown, known = -results.confidence[rows], -results.confidence[own["val"]]
+            pictures = len(unknown) + len(known)
+            scores |= {f"o/{key}": (value, pictures) for key, value in score_unknown(unknown, known).items()}
+        elif name != "val":
+            found = score_pictures(results.confidence[rows], results.correct[rows])
+            if name in OF_200:
+                found["top1_all_classes"] = float(results.correct_all[rows].mean())
+            scores |= {f"{name}/{key}": (value, int(rows.sum())) for key, value in found.items()}
+    return scores | score_corruptions(corrupted_top1(parts, part, results), int((part >= len(own)).sum()))
+
+
+def score_pictures(confidence: np.ndarray, correct: np.ndarray) -> dict[str, float]:
+    """The fractions top1, and of `score_calibration` where there are enough pictures for a bin.
+
+    Args:
+        confidence: [n].
+        correct: bool [n].
+
+    Raises:
+        DnaError: a confidence is not finite.
+    """
+    enough = len(correct) >= BIN
+    calibration = score_calibration(confidence, correct) if enough else {"aurra": aurra(confidence, correct)}
+    return {"top1": float(correct.mean()), **calibration}
+
+
+def plain_parts(parts: Sequence[str]) -> list[str]:
+    """The parts whose pictures are as they are, which come before those that are corrupted."""
+    return [name for name in parts if not name.startswith(CORRUPTED)]
+
+
+def corrupted_top1(parts: Sequence[str], part: np.ndarray, results: ImageResults) -> dict[tuple[str, int], float]:
+    """(kind, severity) -> share of right answers, where pictures were corrupted; the arguments are those of `score_parts`."""
+    pictures = np.bincount(part, minlength=len(parts))
+    right = np.bincount(part, weights=results.correct, minlength=len(parts))
+    split = [name.split("/") for name in parts]
+    return {
+        (words[1], int(words[2])): float(right[number] / pictures[number]) for number, words in enumerate(split) if len(words) > 1
+    }
+
+
+def score_corruptions(top1: Mapping[tuple[str, int], float], pictures: int) -> dict[str, tuple[float, int]]:
+    """The scores of ImageNet-C: mean accuracy, that of each kind over its severities, and mce where all kinds are there.
+
+    Args:
+        top1: (kind, severity) -> fraction; all of as many pictures.
+        pictures: behind all of them.
+    """
+    if not top1:
+        return {}
+    values = {f"c/{kind}/top1": value for kind, value in mean_over_severities(top1).items()}
+    scores = {"c/top1": (sum(top1.values()) / len(top1), pictures)}
+    error = mean_corruption_error(top1)
+    if error is not None:
+        scores["c/mce"] = (error, pictures)
+    return scores | {name: (value, pictures // len(values)) for name, value in values.items()}

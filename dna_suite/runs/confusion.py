@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from dna_suite.errors import MissingExtra
 from dna_suite.metrics.confusion import class_accuracies
-from dna_suite.runs.figures import find_matplotlib
+from dna_suite.runs.figures import find_matplotlib, save_figure
 from dna_suite.runs.folder import write_text
 
 NO_PREDICTION = "(none)"
@@ -115,12 +114,7 @@ def draw_confusions(folder: Path, classes: Sequence[str], counts: Tensor, title:
         axes.set_yticks(range(number), classes)
     if number <= NUMBERED_CLASSES:
         _write_numbers(axes, counts, shares)
-    part = folder / f"confusion.{os.getpid()}.part"
-    try:
-        figure.savefig(part, format="png", dpi=150)
-        part.replace(folder / "confusion.png")
-    finally:
-        part.unlink(missing_ok=True)
+    save_figure(figure, folder / "confusion.png")
 
 
 def _write_numbers(axes: Any, counts: Tensor, shares: Tensor) -> None:

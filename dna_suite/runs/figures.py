@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from dna_suite.errors import MissingExtra
@@ -18,3 +20,13 @@ def find_matplotlib() -> Any:
     except ImportError:
         raise MissingExtra("matplotlib", "plots") from None
     return Figure
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure as a PNG file, whole or not at all."""
+    part = path.with_name(f"{path.stem}.{os.getpid()}.part")
+    try:
+        figure.savefig(part, format="png", dpi=150)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

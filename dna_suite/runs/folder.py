@@ -241,9 +241,10 @@ class RunFolder:
 # A test's results per class (runs/confusion.py).
 CLASS_RESULTS = ("per_class.csv", "confusion.csv", "confusion.png")
 
-# A test's results per picture (runs/image_results.py).
+# A test's results per picture (runs/image_results.py), and what is made from them (runs/robustness_files.py).
 IMAGE_RESULTS = "images.csv"
-EVALUATION_RESULTS = (*CLASS_RESULTS, IMAGE_RESULTS)
+ROBUSTNESS_FILES = ("corruptions.csv", "corruptions.png", "reliability.png", "response_rate.png")
+EVALUATION_RESULTS = (*CLASS_RESULTS, IMAGE_RESULTS, *ROBUSTNESS_FILES)
 
 # What a run writes below its folder: checkpoints, predictions, results of other tasks, exports, the optional loggers' own trees.
 WRITTEN_FOLDERS: dict[str, tuple[str, ...]] = {

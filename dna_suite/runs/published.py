@@ -75,7 +75,7 @@ PUBLISHED: Mapping[str, PublishedRows] = {
 
 
 def add_published(table: Table, task: str) -> None:
-    """Add the published rows of a task below those of a table, and a note on where they are from.
+    """Add the published rows that have a metric of a table below its own, and a note on where they are from.
 
     Args:
         table: whose columns are named by metrics without their split.
@@ -84,7 +84,10 @@ def add_published(table: Table, task: str) -> None:
     published = PUBLISHED.get(task)
     if published is None:
         return
-    for row in published.rows:
+    rows = [row for row in published.rows if any(header in row.values for header in table.headers)]
+    if not rows:
+        return
+    for row in rows:
         for place, (header, column) in enumerate(zip(table.headers, table.columns, strict=True)):
             column.append(row.label if place == 0 else f"{row.values[header]:.1f}" if header in row.values else "")
     table.notes.append(f"paper: {published.source}{'; not to be compared with toy data' if table.toy else ''}")

@@ -64,7 +64,7 @@ def write_result(
     stay unless given. A metric measured with another transform or subset than the record's carries its own.
 
     Args:
-        folder: the run folder, or RUN/evaluations/TASK for a test of another task.
+        folder: the run folder, or RUN/evaluations/RECIPE for a test by another recipe.
         description: recipe, task, attention, label, backbone, seed, toy, data, parameters, multiply_adds, transform;
             more keys of plain values may stand beside them (sites, trained_by).
         metrics: name -> (value, number of samples); fractions as fractions, not percent. A value that is no finite number

@@ -1,24 +1,26 @@
-"""Robustness: one classifier on ImageNet-A, -R and -O, by the protocol that the published numbers follow."""
+"""Robustness: one classifier on ImageNet-A, -R and -O and other sets, by the protocol that the published numbers follow."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from dna_suite.data.base import Data
-from dna_suite.data.robustness import SETS, RobustnessSets
+from dna_suite.data.robustness import RobustnessSets
 from dna_suite.errors import DnaError
-from dna_suite.metrics.robustness import ImageResults, KeptResults, score_sets
+from dna_suite.metrics.robustness import ImageResults, KeptResults, score_parts
 from dna_suite.tasks.classification import ImageClassification
 
 
 class Robustness(ImageClassification):
     """Tests a model that image classification trained; there is no training part.
 
-    The logits of a set's 200 classes are selected first, and softmax is over those: a picture counts as right where the largest
-    of them is its folder's, and the largest probability is its confidence. Whether the largest of all logits is its folder's is
-    counted beside that. The constructor's arguments are those of `ImageClassification`, so that a run's model can be built.
+    The logits of a set's classes are selected first, 200 of A, R and O, and softmax is over those: a picture counts as right
+    where the largest of them is its folder's, and the largest probability is its confidence. Whether the largest of all logits
+    is its folder's is counted beside that. The constructor's arguments are those of `ImageClassification`, so that a run's model
+    can be built.
 
     Source: DnA, Table 4 (ImageNet-A) and Table 10 (ImageNet-O and -R); the protocol of the sets' authors. Whether the choice
         among 200 is legitimate is disputed (hendrycks/natural-adv-examples#15), so both are told.
@@ -48,12 +50,13 @@ class Robustness(ImageClassification):
         """Keep what came out for each picture of one batch."""
         data = self.data
         assert isinstance(data, RobustnessSets)
-        logits, labels = self(batch["image"]).float(), batch["label"]
-        sets = torch.from_numpy(data.sets[batch["index"].cpu().numpy()]).to(labels.device)
-        for number in sets.unique().tolist():
-            rows = sets == number
-            columns = torch.from_numpy(data.columns[SETS[number]]).to(labels.device)
-            self.kept.update(logits[rows], labels[rows], columns, batch["index"][rows], batch["counted"][rows])
+        logits, index = self(batch["image"]).float(), batch["index"].cpu().numpy()
+        right = torch.from_numpy(data.right_classes(index)).to(logits.device)
+        sets = data.set_of(index)
+        for number in np.unique(sets).tolist():
+            rows = torch.from_numpy(sets == number).to(logits.device)
+            columns = torch.from_numpy(data.columns[data.sets[number]]).to(logits.device)
+            self.kept.update(logits[rows], right[rows], columns, batch["index"][rows], batch["counted"][rows])
 
     def on_test_epoch_end(self) -> None:
         """Score the sets over every picture once."""
@@ -61,6 +64,6 @@ class Robustness(ImageClassification):
         assert isinstance(data, RobustnessSets)
         self.images = self.kept.compute()
         self.kept.reset()
-        assert len(self.images.sample) == len(data.sets), "every picture of the sets is there"
-        names = [SETS[number] for number in data.sets.tolist()]
-        self.results = {f"test/{name}": scored for name, scored in score_sets(names, self.images).items()}
+        assert len(self.images.sample) == len(data.part), "every picture of the sets is there"
+        scored = score_parts(data.parts, data.part, self.images)
+        self.results = {f"test/{name}": value for name, value in scored.items()}

@@ -4,11 +4,17 @@ import csv
 import json
 import shutil
 import tarfile
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
 
+from dna_suite.backbones.weights import load_model
 from dna_suite.cli.main import main
+from dna_suite.data.robustness import RobustnessSets
 from dna_suite.data.toy import write_toy
 from dna_suite.data.toy_pictures import SYNSETS
 
@@ -85,8 +91,13 @@ def test_every_picture_is_listed_and_gives_the_metrics_again(capsys):
     record = json.loads(place.read_text())
     record["metrics"]["test/a/aurra"]["value"] = 0.0
     place.write_text(json.dumps(record))
-    assert main(["report", "run/evaluations", "--rescore"]) == 0
+    figures = [place.with_name(name) for name in ("reliability.png", "response_rate.png")]
+    drawn = [np.asarray(Image.open(path)) for path in figures]
+    for path in figures:
+        path.unlink()
+    assert main(["report", "run/evaluations/robustness", "--rescore"]) == 0
     assert metrics() == before
+    assert all((np.asarray(Image.open(path)) == picture).all() for path, picture in zip(figures, drawn, strict=True))
     assert "scored run/evaluations/robustness/images.csv again" in capsys.readouterr().err
 
 
@@ -99,7 +110,10 @@ def test_a_broken_line_of_the_list_is_named(tmp_path, capsys):
     assert "images.csv:5: 'a,x.jpg,0.5,2,0' is no line" in capsys.readouterr().err
     (tmp_path / "robustness" / "images.csv").write_text("\n".join(lines[:4]))
     assert main(["report", str(tmp_path), "--rescore"]) == 2
-    assert "images.csv: no picture of set r, o, val" in capsys.readouterr().err
+    assert "images.csv: 3 lines of set a, the test had 240" in capsys.readouterr().err
+    (tmp_path / "robustness" / "images.csv").write_text("\n".join([*lines[:4], "c/fog/6,x.jpg,0.5,1,0"]))
+    assert main(["report", str(tmp_path), "--rescore"]) == 2
+    assert "images.csv:5: 'c/fog/6,x.jpg,0.5,1,0' is no line" in capsys.readouterr().err
     (tmp_path / "robustness" / "images.csv").write_text("set,path\n")
     assert main(["report", str(tmp_path), "--rescore"]) == 2
     assert "images.csv:1: the first line is set,path,confidence,correct,correct_all_classes" in capsys.readouterr().err
@@ -119,6 +133,20 @@ def test_tables_have_the_paper_s_rows_beside_and_name_the_subset(capsys):
     assert "not to be compared with toy data" in text
 
 
+def test_logits_and_right_answers_of_another_batch_size_agree():
+    model = load_model("run")
+    data = RobustnessSets(toy=True, subset_ok=True, size=32, mean=(0.308,) * 3, std=(0.35,) * 3)
+    data.take_classes(model.classes)
+    samples = data.samples("test")
+    pictures = torch.stack([samples[index]["image"] for index in range(PICTURES)]).float() / 255
+    pictures = (pictures - 0.308) / 0.35
+    with torch.inference_mode():
+        one, other = (torch.cat([model(part) for part in pictures.split(size)]) for size in (64, 37))
+    # Sums of float32 in another order: 1e-7 of logits of a few units, many times over.
+    assert (one - other).abs().max() < 1e-5
+    assert (one.argmax(1) == other.argmax(1)).all()
+
+
 def test_batches_of_another_size_agree(home):
     shutil.copytree("run", "other", dirs_exist_ok=True)
     shutil.rmtree("other/evaluations")
@@ -129,6 +157,52 @@ def test_batches_of_another_size_agree(home):
         assert (place, right, right_all) == (where, hit, hit_all)
         # Logits of other batches differ by float32 rounding, 1e-5 at most.
         assert float(confidence) == pytest.approx(float(found), abs=1e-5)
+
+
+def test_other_sets_have_a_recipe_and_a_folder_of_their_own(capsys):
+    before = metrics()
+    words = ["--config=tasks/imagenet_shifts.yaml", TOY[1], "--run=run"]
+    assert main(["test", *words]) == 0
+    place = Path("run/evaluations/imagenet_shifts")
+    record = json.loads((place / "result.json").read_text())
+    assert metrics() == before
+    assert record["data"]["counts"] == {"v2": 360, "sketch": 240, "real": 324}
+    keys = ("top1", "rmsce", "rmsce_all_bins", "aurra")
+    samples = {f"test/{name}/{key}": count for name, count in record["data"]["counts"].items() for key in keys}
+    assert {name: entry["samples"] for name, entry in record["metrics"].items()} == samples
+    with (place / "images.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    # All ten classes are in the set: among those and among all is the same.
+    assert all(row["correct"] == row["correct_all_classes"] for row in rows)
+    real = [row for row in rows if row["set"] == "real"]
+    assert not any(row["path"].endswith("0.JPEG") for row in real)
+    assert sum(int(row["correct"]) for row in real) / 324 == record["metrics"]["test/real/top1"]["value"]
+    capsys.readouterr()
+    assert main(["report", "run/evaluations"]) == 0
+    tables = capsys.readouterr().out.split("toy data: ")
+    shifts, own = (next(table for table in tables if table.startswith(name)) for name in ("imagenet_shifts", "robustness"))
+    # The paper has rows for A, R and O alone.
+    assert "paper" not in shifts
+    assert "paper: +DnA" in own
+
+
+def test_corrupted_pictures_need_their_package_and_say_so(capsys, monkeypatch):
+    def found_nothing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("dna_suite.data.corruptions.version", found_nothing)
+    words = ["--config=tasks/imagenet_c.yaml", TOY[1], "--run=run"]
+    assert "pip install 'dna_suite[corruptions]'" in refusal(capsys, *words)
+    assert not Path("run/evaluations/imagenet_c").exists()
+
+
+def test_sets_and_corruptions_that_there_are_not(capsys):
+    assert "did you mean 'data.sets sketch'" in refusal(capsys, *TOY, "--run=run", "--data.sets=[a,sketsh]")
+    assert "did you mean 'data.corruptions fog'" in refusal(capsys, *TOY, "--run=run", "--data.corruptions=[fogg]")
+    assert "one or more of 1 to 5" in refusal(capsys, *TOY, "--run=run", "--data.severities=[6]")
+    words = ["--config=tasks/imagenet_shifts.yaml", TOY[1], "--run=run", "--data.sets=[v2-top]"]
+    assert "imagenetv2-top-images-format-val is missing" in refusal(capsys, *words)
+    assert "real_labels: none.json: No such file" in refusal(capsys, *words[:-1], "--data.real_labels=none.json")
 
 
 def test_weights_of_a_file_are_tested_too(capsys):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from dna_suite.metrics.robustness import ImageResults, KeptResults, score_sets
+from dna_suite.metrics.robustness import ImageResults, KeptResults, corrupted_top1, score_parts
 
 SUBSETS = Path(__file__).parents[1] / "golden" / "imagenet_subsets.json"
 CLASSES, CHOSEN = 6, torch.tensor([1, 3, 4])
@@ -17,7 +17,7 @@ def keep(logits, labels, *, columns=CHOSEN, index=None, counted=None):
     kept = KeptResults()
     index = torch.arange(len(labels)) if index is None else index
     counted = torch.ones(len(labels), dtype=torch.bool) if counted is None else counted
-    kept.update(logits, labels, columns, index, counted)
+    kept.update(logits, labels[:, None], columns, index, counted)
     return kept
 
 
@@ -94,7 +94,7 @@ def test_order_chunks_and_processes_change_nothing():
     order = torch.randperm(101, generator=generator)
     dealt = [KeptResults() for _ in range(3)]
     for turn, rows in enumerate(order.split(7)):
-        dealt[turn % 3].update(logits[rows], labels[rows], CHOSEN, rows, torch.ones(len(rows), dtype=torch.bool))
+        dealt[turn % 3].update(logits[rows], labels[rows, None], CHOSEN, rows, torch.ones(len(rows), dtype=torch.bool))
     # As a gather of three processes puts the lists together.
     gathered = keep(logits[:0], labels[:0])
     for one in dealt:
@@ -104,10 +104,10 @@ def test_order_chunks_and_processes_change_nothing():
 
 def test_scores_are_those_of_each_set():
     # The bins of the calibration error hold 100 pictures: the less confident half of A is one, and the other is left out.
-    sets = [*["a"] * 200, *["r"] * 200, *["o"] * 3, *["val"] * 2]
+    part = np.repeat(np.arange(4), [200, 200, 3, 2])
     confidence = np.concatenate([np.repeat([0.3, 0.9], 100), np.full(200, 0.5), [0.2, 0.4, 0.6], [0.5, 0.7]])
     correct = np.concatenate([np.repeat([False, True], 100), np.ones(200, bool), np.zeros(5, bool)])
-    found = score_sets(sets, ImageResults(np.arange(405), confidence, correct, ~correct))
+    found = score_parts(["a", "r", "o", "val"], part, ImageResults(np.arange(405), confidence, correct, ~correct))
     assert found["a/top1"] == (0.5, 200)
     assert found["a/top1_all_classes"] == (0.5, 200)
     assert found["r/top1"] == (1.0, 200)
@@ -119,3 +119,32 @@ def test_scores_are_those_of_each_set():
     # Of six pairs the unknown one is less confident in five.
     assert found["o/auroc"] == (pytest.approx(5 / 6, rel=1e-12), 5)
     assert found["o/aupr_chance"] == (3 / 5, 5)
+
+
+def test_any_of_several_right_classes_will_do_and_minus_one_is_none():
+    logits = torch.tensor([[0.0, 5, 0, 1, 2, 0], [0.0, 0, 0, 9, 2, 0], [9.0, 0, 0, 1, 2, 0]])
+    kept = KeptResults()
+    right = torch.tensor([[4, 1], [4, -1], [-1, -1]])
+    kept.update(logits, right, torch.arange(CLASSES), torch.arange(3), torch.ones(3, dtype=torch.bool))
+    assert kept.compute().correct.tolist() == [True, False, False]
+
+
+def test_too_few_pictures_for_a_bin_have_no_calibration_error():
+    results = ImageResults(np.arange(4), np.array([0.9, 0.8, 0.7, 0.6]), np.array([1, 1, 0, 1], bool), np.zeros(4, bool))
+    found = score_parts(["v2"], np.zeros(4, int), results)
+    assert found == {"v2/top1": (0.75, 4), "v2/aurra": (pytest.approx((1 + 1 + 2 / 3 + 3 / 4) / 4, rel=1e-15), 4)}
+
+
+def test_corrupted_pictures_are_scored_by_kind_and_severity():
+    # Two kinds at two severities, two pictures each, picture by picture as the data has them.
+    parts = ["a", "c/fog/1", "c/fog/2", "c/snow/1", "c/snow/2"]
+    part = np.array([0] * 100 + [1, 2, 3, 4] * 2)
+    correct = np.concatenate([np.ones(100, bool), [True, True, True, False, True, False, False, False]])
+    results = ImageResults(np.arange(108), np.full(108, 0.5), correct, correct)
+    assert corrupted_top1(parts, part, results) == {("fog", 1): 1.0, ("fog", 2): 0.5, ("snow", 1): 0.5, ("snow", 2): 0.0}
+    found = score_parts(parts, part, results)
+    assert found["c/top1"] == (0.5, 8)
+    assert (found["c/fog/top1"], found["c/snow/top1"]) == ((0.75, 4), (0.25, 4))
+    # Only where all kinds and severities are there.
+    assert "c/mce" not in found
+    assert found["a/top1"] == (1.0, 100)
