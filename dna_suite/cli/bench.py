@@ -22,6 +22,7 @@ BENCHMARKS = {
     "attention": "dna_suite.cli.bench_attention",
     "model": "dna_suite.cli.bench_model",
     "data": "dna_suite.cli.bench_data",
+    "robustness": "dna_suite.cli.bench_robustness",
 }
 # Option -> the benchmarks that take it, and how it is read.
 OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
