@@ -332,12 +332,12 @@ class Metric:
     Args:
         meaning: what is measured.
         percent: the value is a fraction that tables show times 100; other values are shown as they are.
-        higher_is_better: direction of a gain.
+        higher_is_better: direction of a gain; None for what no model changes.
     """
 
     meaning: str
     percent: bool = True
-    higher_is_better: bool = True
+    higher_is_better: bool | None = True
 
 
 METRICS: dict[str, Metric] = {
@@ -356,7 +356,7 @@ METRICS: dict[str, Metric] = {
     ),
     "auroc": Metric("chance that a sample of an unknown class is less confident than one of a known class"),
     "aupr": Metric("average precision of finding samples of unknown classes by low confidence; chance is aupr_chance"),
-    "aupr_chance": Metric("share of samples of unknown classes, which aupr is without information"),
+    "aupr_chance": Metric("share of samples of unknown classes, which aupr is without information", higher_is_better=None),
     "mce": Metric(
         "error on corrupted pictures over AlexNet's, mean over 15 kinds of the mean over 5 severities", higher_is_better=False
     ),

@@ -35,7 +35,7 @@ def test_every_command_that_is_named_exists() -> None:
 
 def test_examples_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     shell = blocks("sh")
-    assert len(shell) == 7
+    assert len(shell) == 8
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DNA_DATA", raising=False)
     for line in "".join(shell).splitlines():

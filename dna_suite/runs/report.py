@@ -234,7 +234,7 @@ def _fill(table: Table, groups: Sequence[Group], names: Sequence[str]) -> None:
     for name in names:
         kind = METRICS.get(name.rpartition("/")[2], Metric("", percent=False))
         table.add(_bare(name), [measure(group.mean(name), group.deviation(name), kind.percent) for group in groups])
-        if kind.percent and baseline is not None and len(groups) > 1:
+        if kind.percent and kind.higher_is_better is not None and baseline is not None and len(groups) > 1:
             sign = 1.0 if kind.higher_is_better else -1.0
             base = baseline.mean(name)
             table.add("gain", ["" if group is baseline else difference(group.mean(name), base, sign) for group in groups])
