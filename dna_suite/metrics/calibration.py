@@ -132,7 +132,7 @@ def score_calibration(confidence: np.ndarray, correct: np.ndarray, size: int = B
 
 
 class CalibrationScores(KeptSamples):
-    """RMSCE as published and with the last bin, and AURRA; equal confidences are in the order of their ids.
+    """All scores of calibration of a model's answers; equal confidences are in the order of their ids.
 
     Args:
         size: samples of a bin.
@@ -154,13 +154,18 @@ class CalibrationScores(KeptSamples):
         self.keep(ids, counted, confidence=confidence, correct=correct.to(torch.bool))
 
     def compute(self) -> dict[str, float]:
-        """The fractions rmsce, rmsce_all_bins and aurra.
+        """The fractions of `score_calibration`, soft_f1, and of the other norms mad, mad_all_bins, max and max_all_bins.
 
         Raises:
             DnaError: as `reliability`.
         """
         _, confidence, correct = self.kept()
-        return score_calibration(confidence, correct, self.size)
+        more = {
+            f"{name}{ending}": calibration_error(confidence, correct, norm, last_bin=bool(ending), size=self.size)
+            for name, norm in (("mad", "1"), ("max", "max"))
+            for ending in ("", "_all_bins")
+        }
+        return {**score_calibration(confidence, correct, self.size), **more, "soft_f1": soft_f1(confidence, correct)}
 
 
 def _ascending(confidence: np.ndarray) -> np.ndarray:
