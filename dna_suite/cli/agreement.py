@@ -29,6 +29,9 @@ FUNCTION_KEYS: dict[str, tuple[str, ...]] = {
     "robustness": IMAGE_MODEL,
 }
 
+# Keys of the network that matter in training alone: a run may start from one that has them otherwise.
+TRAINING_KEYS = ("model.drop_path", "model.drop_path_shape")
+
 # The tasks whose runs a recipe may start from through its key `pretrained`.
 SOURCE_TASKS: dict[str, tuple[str, ...]] = {
     "classification": ("classification", "transfer"),
@@ -114,7 +117,7 @@ def take_model(recipe: Recipe, source: Recipe, run: str) -> None:
     """
     typed: list[str] = []
     notes: list[str] = []
-    for key in FUNCTION_KEYS[source.values["task"]]:
+    for key in (*FUNCTION_KEYS[source.values["task"]], *TRAINING_KEYS):
         theirs = lookup(source.values, key)
         for inner, given in _leaves(recipe, key):
             wanted = lookup(source.values, inner)
