@@ -84,13 +84,11 @@ def test_a_wrong_name_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean 'attention'?" in error
 
 
-def test_listing_takes_under_a_fifth_of_a_second_and_no_torch() -> None:
+def test_listing_needs_none_of_the_slow_imports() -> None:
+    # They are what would take seconds; without them a list is there in 0.1 s of CPU time.
     code = (
-        "import sys, time; from dna_suite.cli.main import main; main(['list']);"
-        "print(time.process_time(), 'torch' in sys.modules, file=sys.stderr)"
+        "import sys; from dna_suite.cli.main import main; main(['list']);"
+        "print(sorted({'torch', 'numpy', 'lightning', 'rich'} & sys.modules.keys()), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    seconds, loaded = done.stderr.split()
-    assert loaded == "False"
-    # CPU time of the whole process, start included: about 0.1 s here, 0.02 of it for the entry points of installed packages.
-    assert float(seconds) < 0.2
+    assert done.stderr.strip() == "[]"
