@@ -35,32 +35,32 @@ $(VENV)/.test: pyproject.toml setup.py | $(BIN)/python
 
 install: $(VENV)/.core  ## make .venv and install the package into it
 
+DEMO_PLAN := plan --config tasks/digits.yaml --attention softmax dna --test
+DEMO_RUNS := runs/digits/softmax/seed0 runs/digits/dna/seed0
+
 # One thread: the digits model is so small that a second one mostly waits, and on a busy machine both wait for each other.
 demo: $(VENV)/.core  ## train softmax and dna on real handwritten digits, test both, compare (runs/digits)
-	@plan=$$($(DNA) plan --config tasks/digits.yaml --attention softmax dna --test) && printf '%s\n' "$$plan" | \
+	@plan=$$($(DNA) $(DEMO_PLAN)) && printf '%s\n' "$$plan" | \
 	while read -r command; do echo "$$command"; OMP_NUM_THREADS=1 PATH="$(abspath $(BIN)):$$PATH" sh -c "$$command" </dev/null || exit 1; done
 	$(DNA) report runs/digits
 
-DEMO_PLAN := plan --config tasks/digits.yaml --attention softmax dna
-DEMO_RUNS := runs/digits/softmax/seed0 runs/digits/dna/seed0
-
 RECIPE ?= tasks/robustness.yaml
-# One of several commands at once: its last line where it succeeds, else all that it said.
+# Two commands at once, of each the last line where it succeeds, else all that it said.
 QUIETLY := echo "{}"; log=$$(mktemp); if ( {} ) >"$$log" 2>&1 </dev/null; then tail -n 1 "$$log"; rm "$$log"; \
 	else cat "$$log" >&2; rm "$$log"; exit 1; fi
+SIDE_BY_SIDE := OMP_NUM_THREADS=1 PATH="$(abspath $(BIN)):$$PATH" xargs -P 2 -I '{}' sh -c '$(QUIETLY)'
 
 robustness-eval: $(VENV)/.core  ## ImageNet-A, -O and -R: RUN=run folders DATA=their folder; without RUN the demo's runs on toy twins
-	@set -e; runs="$(or $(RUN),$(DEMO_RUNS))"; set -- --config "$(RECIPE)" $(if $(DATA),--data.root="$(DATA)"); \
-	if [ -z "$(RUN)" ]; then \
-		[ -z "$(DATA)" ] || { echo "DATA is for the runs that RUN names: make robustness-eval RUN=runs/... DATA=$(DATA)" >&2; exit 2; }; \
-		set -- "$$@" --config configs/robustness_toy.yaml; \
-		plan=$$($(DNA) $(DEMO_PLAN) --test | grep '^dna ' || true); \
-		if [ -n "$$plan" ]; then \
-			echo "the demo's runs are not there yet: training them first, side by side, for about a minute"; \
-			printf '%s\n' "$$plan" | OMP_NUM_THREADS=1 PATH="$(abspath $(BIN)):$$PATH" xargs -P 2 -I '{}' sh -c '$(QUIETLY)' || exit 1; fi; fi; \
-	results=; for run in $$runs; do \
-		OMP_NUM_THREADS=1 $(DNA) test "$$@" --run "$$run"; results="$$results $$run/evaluations/$(basename $(notdir $(RECIPE)))"; done; \
-	$(DNA) report $$results
+ifdef RUN
+	@set -e; for run in $(RUN); do $(DNA) test --config "$(RECIPE)" $(if $(DATA),--data.root="$(DATA)") --run "$$run"; done
+else
+	$(if $(DATA),@echo "DATA is for the runs that RUN names: make robustness-eval RUN=runs/... DATA=$(DATA)" >&2; exit 2)
+	@plan=$$($(DNA) $(DEMO_PLAN) | grep '^dna ' || true); \
+	[ -z "$$plan" ] || { echo "the demo's runs are not there yet: training them first, side by side, for about a minute"; \
+		printf '%s\n' "$$plan" | $(SIDE_BY_SIDE); }
+	@printf 'dna test --config $(RECIPE) --config configs/robustness_toy.yaml --run %s\n' $(DEMO_RUNS) | $(SIDE_BY_SIDE)
+endif
+	$(DNA) report $(addsuffix /evaluations/$(basename $(notdir $(RECIPE))),$(or $(RUN),$(DEMO_RUNS)))
 
 test: $(VENV)/.test  ## every test that needs no GPU, no real data and no patience
 	$(PYTEST) -n 2 --durations=10
