@@ -13,6 +13,7 @@ import torch
 from torchmetrics.functional.classification import binary_auroc, binary_average_precision, binary_calibration_error
 
 from dna_suite.cli.bench_timing import compare, summarise, take_turns
+from dna_suite.data.parts import Parts
 from dna_suite.data.robustness import RobustnessSets
 from dna_suite.data.robustness_folders import PUBLISHED
 from dna_suite.metrics.calibration import aurra, calibration_error
@@ -31,9 +32,10 @@ class ListedSets(RobustnessSets):
     def __init__(self) -> None:
         super().__init__(eval_batch=BATCH)
         generator = np.random.default_rng(0)
-        self.part = np.repeat(np.arange(4, dtype=np.int16), [PUBLISHED[key].pictures for key in self.parts])
+        of = np.repeat(np.arange(4, dtype=np.int16), [PUBLISHED[key].pictures for key in self.sets])
         self.columns = {key: np.sort(generator.choice(CLASSES, 200, replace=False)) for key in self.sets}
-        labels = np.stack([self.columns[key] for key in self.sets])[self.part, generator.integers(200, size=len(self.part))]
+        labels = np.stack([self.columns[key] for key in self.sets])[of, generator.integers(200, size=len(of))]
+        self._parts = Parts(self.sets, self.sets, of, labels, np.empty((0, 1), dtype=np.int64))
         self._samples["test", self.seed] = SimpleNamespace(labels=labels)
 
 
@@ -53,7 +55,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     result = {
         "threads": options.threads,
         "batch": {"pictures": BATCH, "classes": CLASSES, "added_cpu_ms": statistics.median(added), "rounds": rounds},
-        "published_sets": {"pictures": len(ListedSets().part), **summarise(scores["ours"])},
+        "published_sets": {"pictures": len(ListedSets().parts.of), **summarise(scores["ours"])},
         "metrics": {"pictures": PICTURES, **summarise(scores["metrics"])},
         "torchmetrics": {"pictures": PICTURES, **summarise(scores["torchmetrics"])},
         "metrics_over_torchmetrics": compare(scores["metrics"], scores["torchmetrics"]),
@@ -75,7 +77,7 @@ def step_and_forward(data: ListedSets) -> tuple[Callable[[], None], Callable[[],
 
     def step() -> None:
         nonlocal place
-        index = torch.arange(place, place + BATCH) % len(data.part)
+        index = torch.arange(place, place + BATCH) % len(data.parts.of)
         task.test_step({"image": image, "index": index, "counted": counted}, 0)
         place += BATCH
 
@@ -93,7 +95,7 @@ def draw_results(pictures: int) -> ImageResults:
 def score_published() -> dict[str, tuple[float, int]]:
     """The scores of A, R and O with as many pictures as published."""
     data = ListedSets()
-    return score_parts(data.parts, data.part, draw_results(len(data.part)))
+    return score_parts(data.parts.names, data.parts.of, draw_results(len(data.parts.of)))
 
 
 def score_all() -> list[float]:

@@ -340,7 +340,8 @@ class Session:
         """What came out for each picture, where the test keeps that, so that it can be scored again without the model."""
         if isinstance(self.data, RobustnessSets) and isinstance(self.task, Robustness) and self.trainer.is_global_zero:
             write_image_results(folder, self.task.images, self.data)
-            line = write_robustness_files(folder, self.data.parts, self.data.part, self.task.images, self.task.attention.label)
+            parts, label = self.data.parts, self.task.attention.label
+            line = write_robustness_files(folder, parts.names, parts.of, self.task.images, label)
             if line:
                 self._tell(line)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from dna_suite.data.corruptions import KINDS, SEVERITIES, Corruption, describe_corruptions, find_corrupt, require_corruptions
 from dna_suite.data.images import IMAGENET_MEAN, IMAGENET_STD, ImageData
+from dna_suite.data.parts import Parts, pad_labels
 from dna_suite.data.real_labels import labels_of, read_real_labels
 from dna_suite.data.robustness_folders import PUBLISHED, SetFolder, find_set, known_ids, list_pictures, require_published
 from dna_suite.data.samples import Paths, PictureSamples
@@ -24,7 +25,6 @@ SETS = tuple(PUBLISHED)
 CHOICES = tuple(key for key in SETS if key != "val")
 OF_VAL = ("val", "real", "c")
 REAL_LABELS = "real.json"
-NO_LABEL = -1
 DIGITS = [str(digit) for digit in range(10)]
 SUBSET_OK = "data.subset_ok: true takes it as it is, and then no number compares with a published one"
 
@@ -36,9 +36,8 @@ class RobustnessSets(ImageData):
     looked up in the class list of the model, so that the order of the model's classes is of no account. A label is the class
     index of the model. For O the folders are the classes that a model takes its pictures for, and of val only those are read.
 
-    The test part has `parts`, "a" or "c/fog/3", one for each set and one for each corruption at each severity. `part` [n] int16
-    says which of them a sample is of; `columns` has for each set the model's class indices of its folders, by ascending ImageNet
-    index, over which its softmax is.
+    The test part has `parts`, one for each set, and of c one for each corruption at each severity. `columns` has for each set the
+    model's class indices of its folders, by ascending ImageNet index, over which its softmax is.
 
     For a model of the ten digits (class names "0" to "9") the toy twin's folders stand for digits: digit d is `SYNSETS[d]`.
 
@@ -108,10 +107,9 @@ class RobustnessSets(ImageData):
         self.sets = tuple(key for key in SETS if key in sets or (key == "val" and "o" in sets))
         kinds = KINDS if corruptions is None else [kind for kind in KINDS if kind in corruptions]
         self.corruptions = [Corruption(kind, severity) for kind in kinds for severity in sorted(set(severities))]
-        corrupted = [f"c/{kind}/{severity}" for kind, severity in self.corruptions] if "c" in sets else []
-        self.parts = [*(key for key in self.sets if key != "c"), *corrupted]
         self._classes: list[str] | None = None
         self._folders: dict[str, SetFolder] = {}
+        self._parts: Parts | None = None
 
     @property
     def classes(self) -> list[str]:
@@ -178,6 +176,13 @@ class RobustnessSets(ImageData):
         """Class indices of the model that each set's softmax is over, int64, by ascending ImageNet index."""
         return {key: np.array([self.ids[name] for name in folder.ids]) for key, folder in self.folders.items()}
 
+    @property
+    def parts(self) -> Parts:
+        """What the samples of the test part are."""
+        self.samples("test")
+        assert self._parts is not None, "set where the samples are read"
+        return self._parts
+
     def divide(self, split: str) -> ShownPictures:
         """The test part.
 
@@ -201,20 +206,22 @@ class RobustnessSets(ImageData):
             labels += [label for _, label in found]
             several += also
             sizes[key] = len(found)
-        times = [len(self.corruptions) if key == "c" else 1 for key in self.sets for _ in range(sizes[key])]
-        shown = np.repeat(np.arange(len(paths)), times)
-        corrupted = np.full(len(shown), AS_IT_IS, dtype=np.int16)
-        plain = [key for key in self.sets if key != "c"]
-        self.part = np.repeat(np.arange(len(plain), dtype=np.int16), [sizes[key] for key in plain])
-        if "c" in self.sets:
+        corruptions = self.corruptions if "c" in self.sets else []
+        if corruptions:
             find_corrupt()
-            turns = np.tile(np.arange(len(self.corruptions), dtype=np.int16), sizes["c"])
-            corrupted[len(self.part) :] = turns
-            self.part = np.concatenate([self.part, len(plain) + turns])
-        self.several_labels = pad_labels(several)
-        transform = self.transform_as(role)
-        pictures = PictureSamples(root, Paths(paths), np.array(labels), transform, self.size, self.max_pixels, self.on_error)
-        return ShownPictures(pictures, shown, corrupted, self.corruptions, first=len(paths) - sizes.get("c", 0))
+        pictures = PictureSamples(
+            root, Paths(paths), np.array(labels), self.transform_as(role), self.size, self.max_pixels, self.on_error
+        )
+        plain = [key for key in self.sets if key != "c"]
+        as_they_are, in_turns = sum(sizes[key] for key in plain), sizes.get("c", 0)
+        turns = np.tile(np.arange(len(corruptions), dtype=np.int16), in_turns)
+        shown = np.arange(len(paths)).repeat(np.repeat([1, len(corruptions)], [as_they_are, in_turns]))
+        corrupted = np.concatenate([np.full(as_they_are, AS_IT_IS, dtype=np.int16), turns])
+        samples = ShownPictures(pictures, shown, corrupted, corruptions, first=as_they_are)
+        of = np.concatenate([np.arange(len(plain), dtype=np.int16).repeat([sizes[key] for key in plain]), len(plain) + turns])
+        names = [*plain, *(f"c/{kind}/{severity}" for kind, severity in corruptions)]
+        self._parts = Parts(self.sets, names, of, samples.labels, pad_labels(several))
+        return samples
 
     def list_set(self, key: str, root: Path) -> tuple[list[tuple[str, int]], list[list[int]]]:
         """The pictures of a set: path below the root and label of each, and for real all its labels.
@@ -259,38 +266,9 @@ class RobustnessSets(ImageData):
             raise DnaError(f"ReaL labels: the model's class list has no {lacking[0]}")
         return [self.ids[known] for known in ids]
 
-    def set_of(self, index: np.ndarray) -> np.ndarray:
-        """Which of `sets` some samples are of, int64 [n].
-
-        Args:
-            index: int64 [n], places in the test part.
-        """
-        # The parts of c, which is the last set, come after those of the others, which have one each.
-        return np.minimum(self.part[index], len(self.sets) - 1).astype(np.int64)
-
-    def right_classes(self, index: np.ndarray) -> np.ndarray:
-        """The classes that are right for some samples, int64 [n, m], rows filled up with `NO_LABEL`.
-
-        Args:
-            index: int64 [n], places in the test part.
-        """
-        labels = self.samples("test").labels[index][:, None]
-        if "real" not in self.sets:
-            return labels
-        number = self.parts.index("real")
-        own = self.part[index] == number
-        right = np.full((len(index), self.several_labels.shape[1]), NO_LABEL)
-        right[:, :1] = labels
-        # The part is one run of places.
-        right[own] = self.several_labels[index[own] - int(np.argmax(self.part == number))]
-        return right
-
     def counts(self) -> dict[str, int]:
         """Samples of each set; of val those in O's folders, of c each picture under each corruption."""
-        self.samples("test")
-        of_part = np.bincount(self.part, minlength=len(self.parts)).tolist()
-        names = [part.partition("/")[0] for part in self.parts]
-        return {key: sum(count for name, count in zip(names, of_part, strict=True) if name == key) for key in self.sets}
+        return self.parts.counts()
 
     def published_counts(self) -> dict[str, int]:
         """Samples of the test part where the folders are as published."""
@@ -321,11 +299,3 @@ class RobustnessSets(ImageData):
         if "c" in self.sets:
             told["corruptions"] = describe_corruptions(self.corruptions)
         return told
-
-
-def pad_labels(several: Sequence[Sequence[int]]) -> np.ndarray:
-    """Lists of labels as int64 [n, longest], filled up with `NO_LABEL`."""
-    padded = np.full((len(several), max(map(len, several), default=1)), NO_LABEL)
-    for row, labels in zip(padded, several, strict=True):
-        row[: len(labels)] = labels
-    return padded

@@ -26,7 +26,7 @@ PARTS = frozenset([*SETS[:-1], *(f"c/{kind}/{severity}" for kind in KINDS for se
 def write_image_results(folder: Path, results: ImageResults, data: RobustnessSets) -> None:
     """Write FOLDER/images.csv, one line for each sample in the order of the test part.
 
-    `set` is as in `RobustnessSets.parts`; `path` is below data.root; `confidence` has every digit; `correct` (1 or 0) is among
+    `set` is as in `Parts.names`; `path` is below data.root; `confidence` has every digit; `correct` (1 or 0) is among
     the classes of the set, `correct_all_classes` among all.
 
     Args:
@@ -34,13 +34,13 @@ def write_image_results(folder: Path, results: ImageResults, data: RobustnessSet
         results: of each sample, in order.
         data: what was tested.
     """
-    samples = data.samples("test")
+    samples, parts = data.samples("test"), data.parts
     assert isinstance(samples, ShownPictures)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for index, confidence, correct, correct_all in results.rows():
-        writer.writerow([data.parts[data.part[index]], samples.name(index), repr(confidence), int(correct), int(correct_all)])
+        writer.writerow([parts.names[parts.of[index]], samples.name(index), repr(confidence), int(correct), int(correct_all)])
     write_text(folder / IMAGE_RESULTS, text.getvalue())
 
 

@@ -51,8 +51,8 @@ class Robustness(ImageClassification):
         data = self.data
         assert isinstance(data, RobustnessSets)
         logits, index = self(batch["image"]).float(), batch["index"].cpu().numpy()
-        right = torch.from_numpy(data.right_classes(index)).to(logits.device)
-        sets = data.set_of(index)
+        right = torch.from_numpy(data.parts.right_classes(index)).to(logits.device)
+        sets = data.parts.set_of(index)
         for number in np.unique(sets).tolist():
             rows = torch.from_numpy(sets == number).to(logits.device)
             columns = torch.from_numpy(data.columns[data.sets[number]]).to(logits.device)
@@ -64,6 +64,6 @@ class Robustness(ImageClassification):
         assert isinstance(data, RobustnessSets)
         self.images = self.kept.compute()
         self.kept.reset()
-        assert len(self.images.sample) == len(data.part), "every picture of the sets is there"
-        scored = score_parts(data.parts, data.part, self.images)
+        assert len(self.images.sample) == len(data.parts.of), "every picture of the sets is there"
+        scored = score_parts(data.parts.names, data.parts.of, self.images)
         self.results = {f"test/{name}": value for name, value in scored.items()}

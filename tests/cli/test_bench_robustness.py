@@ -19,7 +19,7 @@ from dna_suite.cli.bench_robustness import (
 
 def test_a_step_keeps_a_batch_and_the_forward_pass_alone_keeps_nothing():
     data = ListedSets()
-    assert np.bincount(data.part).tolist() == [7_500, 30_000, 2_000, 10_000]
+    assert np.bincount(data.parts.of).tolist() == [7_500, 30_000, 2_000, 10_000]
     step, forward = step_and_forward(data)
     task = forward.__closure__[1].cell_contents
     assert forward().shape == (BATCH, 1000)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dna_suite.data.parts import NO_LABEL
 from dna_suite.data.real_labels import read_real_labels
-from dna_suite.data.robustness import DIGITS, NO_LABEL, RobustnessSets
+from dna_suite.data.robustness import DIGITS, RobustnessSets
 from dna_suite.data.robustness_folders import PUBLISHED, SetFolder, find_set, known_ids, require_published
 from dna_suite.data.samples import PictureSamples
 from dna_suite.data.toy import write_toy
@@ -92,12 +93,12 @@ def test_labels_are_looked_up_by_id_in_the_model_s_own_order(toy):
         name = samples.name(index).split("/")[1]
         assert SYNSETS[samples.labels[index]] == name
     assert (turned.samples("test").labels == 9 - samples.labels).all()
-    assert straight.parts == ["a", "r", "o", "val"]
+    assert straight.parts.names == ["a", "r", "o", "val"]
     for number, key in enumerate(straight.sets):
         ids = [SYNSETS[column] for column in straight.columns[key]]
         assert ids == sorted(ids)
         assert (turned.columns[key] == 9 - straight.columns[key]).all()
-        own = samples.labels[straight.part == number]
+        own = samples.labels[straight.parts.of == number]
         assert set(own) == set(straight.columns[key])
 
 
@@ -213,7 +214,7 @@ def test_folders_that_are_class_indices_go_by_their_number(tmp_path):
 
 def test_v2_sketch_and_real_of_the_toy(toy):
     data = sets_of(toy, sets=("real", "v2", "sketch"))
-    assert data.parts == list(data.sets) == ["v2", "sketch", "real"]
+    assert data.parts.names == list(data.sets) == ["v2", "sketch", "real"]
     # Of val every tenth picture has no ReaL label.
     assert data.counts() == {"v2": 360, "sketch": 240, "real": 324}
     samples = data.samples("test")
@@ -221,11 +222,11 @@ def test_v2_sketch_and_real_of_the_toy(toy):
         name = samples.name(index).split("/")[1]
         wnid = known_ids()[int(name)] if name.isdecimal() else name
         assert SYNSETS[samples.labels[index]] == wnid
-    assert data.set_of(np.array([0, 359, 360, 600])).tolist() == [0, 0, 1, 2]
+    assert data.parts.set_of(np.array([0, 359, 360, 600])).tolist() == [0, 0, 1, 2]
     # The first class has 36 pictures, of which the fourth has a second label.
-    assert data.right_classes(np.array([0, 600, 603])).tolist() == [[0, NO_LABEL], [0, NO_LABEL], [0, 1]]
+    assert data.parts.right_classes(np.array([0, 600, 603])).tolist() == [[0, NO_LABEL], [0, NO_LABEL], [0, 1]]
     assert data.protocol()["real_labels"] == str(toy / "real.json")
-    assert sets_of(toy).right_classes(np.array([0, 239])).tolist() == [[0], [5]]
+    assert sets_of(toy).parts.right_classes(np.array([0, 239])).tolist() == [[0], [5]]
 
 
 def test_published_sets_of_all_classes(tmp_path, monkeypatch):
@@ -247,7 +248,7 @@ def test_published_sets_of_all_classes(tmp_path, monkeypatch):
     monkeypatch.setattr("dna_suite.data.robustness.PUBLISHED", small)
     assert data.counts() == {"real": seen}
     assert data.protocol() == {"classes": 1000, "folders": {"real": 1000}, "subset_ok": False, "real_labels": "timm"}
-    assert set(data.right_classes(np.array([0]))[0].tolist()) - {NO_LABEL} == {970, 795}
+    assert set(data.parts.right_classes(np.array([0]))[0].tolist()) - {NO_LABEL} == {970, 795}
     (tmp_path / "sketch" / known[0] / "1.JPEG").unlink()
     (tmp_path / "sketch" / known[0]).rmdir()
     with pytest.raises(DnaError, match="sketch: 999 class folders, sketch has 1000"):
@@ -271,12 +272,12 @@ def test_a_picture_comes_under_every_corruption_in_turn(toy, shading, monkeypatc
     monkeypatch.setattr(PictureSamples, "read", lambda self, index: decoded.append(index) or decode(self, index))
     data = sets_of(toy, sets=("c", "a"), corruptions=("fog", "snow"), severities=(5, 1, 1))
     # In the published order, whatever was typed.
-    assert data.parts == ["a", "c/snow/1", "c/snow/5", "c/fog/1", "c/fog/5"]
+    assert data.parts.names == ["a", "c/snow/1", "c/snow/5", "c/fog/1", "c/fog/5"]
     assert data.counts() == {"a": 240, "c": 4 * 360}
     samples = data.samples("test")
     assert len(samples) == 240 + 4 * 360
-    assert data.part[238:246].tolist() == [0, 0, 1, 2, 3, 4, 1, 2]
-    assert data.set_of(np.array([239, 240, 243])).tolist() == [0, 1, 1]
+    assert data.parts.of[238:246].tolist() == [0, 0, 1, 2, 3, 4, 1, 2]
+    assert data.parts.set_of(np.array([239, 240, 243])).tolist() == [0, 1, 1]
     plain = sets_of(toy, sets=("real",))
     decoded.clear()
     shown = [samples[240 + turn]["image"].int() for turn in range(4)]
