@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dna_suite.data.base import Data
+from dna_suite.data.shown_pictures import ShownPictures
 from dna_suite.errors import DnaError
 
 
@@ -87,7 +88,9 @@ def check_split(data: Data, split: str, threads: int, done: list[SplitReport]) -
     if same is not None:
         unreadable = same.unreadable
     else:
+        # A picture that is shown under many corruptions is one file.
+        files = samples.pictures if isinstance(samples, ShownPictures) else samples
         with ThreadPoolExecutor(threads) as pool:
-            found = pool.map(samples.find_problem, range(len(samples.labels)))
+            found = pool.map(files.find_problem, range(len(files.labels)))
             unreadable = tuple(problem for problem in found if problem)
     return SplitReport(split, source, len(samples.labels), per_class, unreadable)

@@ -59,7 +59,5 @@ class ShownPictures:
         return self.pictures.paths[int(self.shown[index])]
 
     def find_problem(self, index: int) -> str | None:
-        """What is wrong with the file of a sample, or None; a picture that is shown several times in a row is read once."""
-        if index > 0 and self.shown[index] == self.shown[index - 1]:
-            return None
+        """What is wrong with the file of a sample, or None."""
         return self.pictures.find_problem(int(self.shown[index]))
