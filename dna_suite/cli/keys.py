@@ -85,7 +85,7 @@ def _at(where: dict[str, str], dotted: str) -> str:
 
 
 def keys_of(target: Target) -> dict[str, Key]:
-    """The constructor arguments of a class, by reading its source or that of the nearest base that has a constructor."""
+    """The constructor arguments of a class and of the bases that it hands others on to, by reading their source."""
     keys = _keys(_source(target.module), target.name)
     assert keys is not None, f"{target} has no constructor"
     return keys
@@ -113,13 +113,22 @@ def _keys(path: Path, name: str) -> dict[str, Key] | None:
         if isinstance(node, ast.ClassDef) and node.name == name:
             for item in node.body:
                 if isinstance(item, ast.FunctionDef) and item.name == "__init__":
-                    return _arguments(item)
-            for base in node.bases:
-                found = _keys(path, base.id) if isinstance(base, ast.Name) else None
-                if found is not None:
-                    return found
+                    # Where it hands **others on, they are those of its base.
+                    others = _inherited(path, node) if item.args.kwarg else None
+                    own = _arguments(item)
+                    return {**own, **{key: found for key, found in (others or {}).items() if key not in own}}
+            return _inherited(path, node)
     module = _imported_from(tree, name)
     return _keys(_source(module), name) if module else None
+
+
+def _inherited(path: Path, node: ast.ClassDef) -> dict[str, Key] | None:
+    """The keys of the nearest base that has a constructor."""
+    for base in node.bases:
+        found = _keys(path, base.id) if isinstance(base, ast.Name) else None
+        if found is not None:
+            return found
+    return None
 
 
 def _imported_from(tree: ast.Module, name: str) -> str | None:
@@ -147,7 +156,8 @@ def _key(argument: ast.arg, default: ast.expr | None) -> Key:
 
 def documented(target: Target) -> dict[str, str]:
     """Key -> meaning, from the class's docstring and, for keys it does not mention, from those of its bases."""
-    return _documented(_source(target.module), target.name)
+    keys = keys_of(target)
+    return {key: text for key, text in _documented(_source(target.module), target.name).items() if key in keys}
 
 
 def argument_texts(docstring: str) -> dict[str, str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
-from dna_suite.data.images import IMAGENET_MEAN, IMAGENET_STD, ImageData
+from dna_suite.data.images import ImageData
 from dna_suite.data.samples import Paths, PictureSamples
 from dna_suite.data.shard_index import COMPRESSED
 from dna_suite.data.split_tree import FolderTree, ShardTree, open_tree
@@ -33,10 +33,12 @@ class ImageNet(ImageData):
     archive CLASS.tar for each class with members CLASS_NUMBER.JPEG, as in ILSVRC2012_img_train.tar. Pictures have the same order
     and keys either way. Class names are the sorted names of the folders in `train`; `val` (or `validation`) and `test` are mapped
     to them by name. Without a usable `test` folder (ImageNet's own has no labels) the test split is `val`. Hidden entries and
-    those that operating systems make are ignored. The arguments that `ImageData` has mean the same here.
+    those that operating systems make are ignored.
 
     Args:
+        name: data set, a key of `catalogue.DATASETS`.
         allow_empty: let a class folder of `train` hold no picture; the class keeps its index.
+        images: the other arguments of `ImageData`.
     """
 
     one_set: ClassVar[bool] = False
@@ -46,60 +48,8 @@ class ImageNet(ImageData):
         "  test/ (optional, as val)"
     )
 
-    def __init__(
-        self,
-        name: str = "imagenet",
-        root: str | None = None,
-        batch: int = 64,
-        eval_batch: int | None = None,
-        workers: int = 2,
-        toy: bool = False,
-        subset: int | None = None,
-        on_error: Literal["raise", "skip"] = "raise",
-        size: int = 224,
-        crop_ratio: float = 0.9,
-        mean: tuple[float, float, float] = IMAGENET_MEAN,
-        std: tuple[float, float, float] = IMAGENET_STD,
-        augment: str = "none",
-        scale: tuple[float, float] = (0.08, 1.0),
-        ratio: tuple[float, float] = (3 / 4, 4 / 3),
-        flip: float = 0.5,
-        color_jitter: float = 0.0,
-        erase: float = 0.0,
-        repeats: int = 1,
-        max_pixels: int = 178_956_970,
-        allow_empty: bool = False,
-        global_batch: int | None = None,
-        holdout: int | float | Literal["auto"] | None = "auto",
-        holdout_seed: int | None = None,
-        eval_backend: Literal["torch", "pil"] = "torch",
-    ) -> None:
-        super().__init__(
-            name,
-            root,
-            batch,
-            eval_batch,
-            workers,
-            toy,
-            subset,
-            on_error,
-            size,
-            crop_ratio,
-            mean,
-            std,
-            augment,
-            scale,
-            ratio,
-            flip,
-            color_jitter,
-            erase,
-            repeats,
-            max_pixels,
-            global_batch,
-            holdout,
-            holdout_seed,
-            eval_backend,
-        )
+    def __init__(self, name: str = "imagenet", allow_empty: bool = False, **images: Any) -> None:
+        super().__init__(name, **images)
         self.allow_empty = allow_empty
         self._classes: list[str] | None = None
         self._listings: dict[str, Listing] = {}

@@ -19,9 +19,10 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 class ImageData(Data):
     """What data sets of single pictures share: size, evaluation crop, normalisation, augmentation.
 
-    The arguments that `Data` has mean the same here. Normalising and erasing belong to the device and happen in the task.
+    Normalising and erasing belong to the device and happen in the task.
 
     Args:
+        name: data set, a key of `catalogue.DATASETS`.
         size: side of the square pictures that the model sees, pixels.
         crop_ratio: evaluation resizes the short side to floor(size / crop_ratio) and crops the centre.
         mean: channel means that the task subtracts, on the scale 0 to 1.
@@ -35,18 +36,12 @@ class ImageData(Data):
         repeats: copies of each sample in a training batch (repeated augmentation).
         max_pixels: a picture with more is refused before it is decoded.
         eval_backend: what resizes evaluation pictures: torch, or pil, which is bit-equal to timm for reference tables and slower.
+        data: the other arguments of `Data`.
     """
 
     def __init__(
         self,
         name: str,
-        root: str | None = None,
-        batch: int = 64,
-        eval_batch: int | None = None,
-        workers: int = 2,
-        toy: bool = False,
-        subset: int | None = None,
-        on_error: Literal["raise", "skip"] = "raise",
         size: int = 224,
         crop_ratio: float = 0.9,
         mean: tuple[float, float, float] = IMAGENET_MEAN,
@@ -59,12 +54,10 @@ class ImageData(Data):
         erase: float = 0.0,
         repeats: int = 1,
         max_pixels: int = 178_956_970,
-        global_batch: int | None = None,
-        holdout: int | float | Literal["auto"] | None = "auto",
-        holdout_seed: int | None = None,
         eval_backend: Literal["torch", "pil"] = "torch",
+        **data: Any,
     ) -> None:
-        super().__init__(name, root, batch, eval_batch, workers, toy, subset, on_error, global_batch, holdout, holdout_seed)
+        super().__init__(name, **data)
         require_at_least(1, size=size, repeats=repeats, max_pixels=max_pixels)
         if not 0 < crop_ratio <= 1:
             raise DnaError(f"data.crop_ratio {crop_ratio}: above 0, at most 1")

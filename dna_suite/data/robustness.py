@@ -85,11 +85,11 @@ class RobustnessSets(ImageData):
     ) -> None:
         super().__init__(
             name,
-            root,
-            eval_batch,
-            eval_batch,
-            workers,
-            toy,
+            root=root,
+            batch=eval_batch,
+            eval_batch=eval_batch,
+            workers=workers,
+            toy=toy,
             size=size,
             crop_ratio=crop_ratio,
             mean=mean,

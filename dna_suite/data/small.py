@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from torch.utils.data import Dataset
 
@@ -22,9 +22,6 @@ class SmallPictures(ImageData):
 
     Args:
         name: data set, a key of `catalogue.DATASETS`.
-        root: folder; None is `data/<name>` under the working folder, where the environment variable DNA_DATA replaces `data`.
-        batch: training samples per process and micro-batch.
-        eval_batch: samples per evaluation batch; None is `batch`.
         workers: loader processes; at the set's own size 0 is fastest.
         size: side of the square pictures that the model sees, pixels; None is the set's own.
         crop_ratio: evaluation resizes to floor(size / crop_ratio) and crops the centre; None is 1 at the own size, else 0.9.
@@ -34,6 +31,7 @@ class SmallPictures(ImageData):
         scale: area of the training crop, parts of the picture; None is no crop at the own size, else 0.08 to 1.
         ratio: width / height of the training crop; None is no crop at the own size, else 3/4 to 4/3.
         flip: probability of a horizontal flip; None is the set's own.
+        images: the other arguments of `ImageData`.
 
     Raises:
         DnaError: a value is out of range, or `shift` is given where pictures are cropped.
@@ -48,13 +46,7 @@ class SmallPictures(ImageData):
     def __init__(
         self,
         name: str,
-        root: str | None = None,
-        batch: int = 64,
-        eval_batch: int | None = None,
         workers: int = 0,
-        toy: bool = False,
-        subset: int | None = None,
-        on_error: Literal["raise", "skip"] = "raise",
         size: int | None = None,
         crop_ratio: float | None = None,
         mean: tuple[float, float, float] | None = None,
@@ -65,24 +57,12 @@ class SmallPictures(ImageData):
         ratio: tuple[float, float] | None = None,
         flip: float | None = None,
         color_jitter: float = 0.0,
-        erase: float = 0.0,
-        repeats: int = 1,
-        max_pixels: int = 178_956_970,
-        global_batch: int | None = None,
-        holdout: int | float | Literal["auto"] | None = "auto",
-        holdout_seed: int | None = None,
-        eval_backend: Literal["torch", "pil"] = "torch",
+        **images: Any,
     ) -> None:
         own = size in (None, self.own_size)
         super().__init__(
             name,
-            root,
-            batch,
-            eval_batch,
-            workers,
-            toy,
-            subset,
-            on_error,
+            workers=workers,
             size=self.own_size if size is None else size,
             crop_ratio=(1.0 if own else 0.9) if crop_ratio is None else crop_ratio,
             mean=mean or self.own_mean,
@@ -92,13 +72,7 @@ class SmallPictures(ImageData):
             ratio=ratio or (3 / 4, 4 / 3),
             flip=self.own_flip if flip is None else flip,
             color_jitter=color_jitter,
-            erase=erase,
-            repeats=repeats,
-            max_pixels=max_pixels,
-            global_batch=global_batch,
-            holdout=holdout,
-            holdout_seed=holdout_seed,
-            eval_backend=eval_backend,
+            **images,
         )
         require_at_least(0, shift=shift)
         cropping = {"augment": augment != "none", "color_jitter": color_jitter > 0, "scale": scale, "ratio": ratio}

@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from torch import nn
 
-from dna_suite.spec import AttentionSpec, OptimSpec, ScheduleSpec
 from dna_suite.tasks.classification import ImageClassification
 
 
@@ -18,59 +17,17 @@ class Transfer(ImageClassification):
     without dropout, drop path and dropout of attention maps.
 
     Args:
+        backbone: a key of `catalogue.BACKBONES`.
         freeze: none trains the whole network; backbone trains the head alone.
+        model: the other arguments of `ImageClassification`.
 
     Source: DnA, appendix C.1 (i) and Table 8.
     """
 
     name = "transfer"
 
-    def __init__(
-        self,
-        backbone: str,
-        size: str = "paper",
-        attention: AttentionSpec = AttentionSpec(),  # noqa: B008 - frozen
-        optim: OptimSpec = OptimSpec(),  # noqa: B008
-        schedule: ScheduleSpec = ScheduleSpec(),  # noqa: B008
-        patch: int | None = None,
-        dim: int | None = None,
-        depth: int | None = None,
-        heads: int | None = None,
-        drop_path: float = 0.0,
-        drop_path_shape: Literal["rising", "constant"] = "rising",
-        class_token_position: bool = True,
-        label_smoothing: float = 0.0,
-        mixup: float = 0.0,
-        cutmix: float = 0.0,
-        mixup_switch: float = 0.5,
-        channels_last: bool = False,
-        compile: bool = False,
-        ema: float | None = None,
-        ema_warmup: bool = False,
-        freeze: Literal["none", "backbone"] = "none",
-    ) -> None:
-        super().__init__(
-            backbone,
-            size,
-            attention,
-            optim,
-            schedule,
-            patch=patch,
-            dim=dim,
-            depth=depth,
-            heads=heads,
-            drop_path=drop_path,
-            drop_path_shape=drop_path_shape,
-            class_token_position=class_token_position,
-            label_smoothing=label_smoothing,
-            mixup=mixup,
-            cutmix=cutmix,
-            mixup_switch=mixup_switch,
-            channels_last=channels_last,
-            compile=compile,
-            ema=ema,
-            ema_warmup=ema_warmup,
-        )
+    def __init__(self, backbone: str, freeze: Literal["none", "backbone"] = "none", **model: Any) -> None:
+        super().__init__(backbone, **model)
         self.freeze_part = freeze
 
     def build(self) -> nn.Module:

@@ -13,9 +13,27 @@ CLASSES = [*TASKS.values(), *(target for sets in DATASETS.values() for target in
 
 @pytest.mark.parametrize("target", CLASSES, ids=lambda target: target.name)
 def test_keys_are_the_constructor_s_arguments(target: object) -> None:
-    signature = inspect.signature(load_class(target).__init__)
-    assert list(keys_of(target)) == [name for name in signature.parameters if name != "self"]
-    assert not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
+    expected: set[str] = set()
+    for cls in load_class(target).__mro__:
+        if "__init__" not in vars(cls):
+            continue
+        parameters = inspect.signature(vars(cls)["__init__"]).parameters.values()
+        handed_on = [parameter for parameter in parameters if parameter.kind is parameter.VAR_KEYWORD]
+        named = [parameter for parameter in parameters if parameter not in handed_on and parameter.name != "self"]
+        expected |= {parameter.name for parameter in named}
+        if not handed_on:
+            break
+    else:
+        raise AssertionError("a base takes every name")
+    assert set(keys_of(target)) == expected
+
+
+def test_a_default_is_that_of_the_class_that_sets_it_anew() -> None:
+    cifar, imagenet = (keys_of(DATASETS["classification"][name]) for name in ("cifar10", "imagenet"))
+    assert (cifar["workers"].default, imagenet["workers"].default) == ("0", "2")
+    assert (cifar["size"].default, imagenet["size"].default) == ("None", "224")
+    assert imagenet["allow_empty"].default == "False"
+    assert keys_of(TASKS["transfer"])["attention"].fields == keys_of(TASKS["classification"])["attention"].fields
 
 
 @pytest.mark.parametrize("target", CLASSES[:-1], ids=lambda target: target.name)
