@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
@@ -77,6 +78,7 @@ class Corruption(NamedTuple):
         return torch.from_numpy(np.array(changed)).permute(2, 0, 1)
 
 
+@cache
 def find_corrupt() -> Callable[..., Any]:
     """The function of the package imagecorruptions-imaug that corrupts a picture uint8 [side, side, 3].
 

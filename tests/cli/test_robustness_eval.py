@@ -14,6 +14,7 @@ from PIL import Image
 
 from dna_suite.backbones.weights import load_model
 from dna_suite.cli.main import main
+from dna_suite.data.corruptions import find_corrupt
 from dna_suite.data.robustness import RobustnessSets
 from dna_suite.data.toy import write_toy
 from dna_suite.data.toy_pictures import SYNSETS
@@ -192,6 +193,7 @@ def test_corrupted_pictures_need_their_package_and_say_so(capsys, monkeypatch):
     def found_nothing(name):
         raise PackageNotFoundError(name)
 
+    find_corrupt.cache_clear()
     monkeypatch.setattr("dna_suite.data.corruptions.version", found_nothing)
     words = ["--config=tasks/imagenet_c.yaml", TOY[1], "--run=run"]
     assert "pip install 'dna_suite[corruptions]'" in refusal(capsys, *words)

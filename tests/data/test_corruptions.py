@@ -80,6 +80,15 @@ def test_what_there_is_not_is_refused():
         require_corruptions(KINDS, (1,), 28)
 
 
+@pytest.fixture
+def anew():
+    """The package is looked for again, and again after the test."""
+    find_corrupt.cache_clear()
+    yield
+    find_corrupt.cache_clear()
+
+
+@pytest.mark.usefixtures("anew")
 def test_a_missing_package_is_one_line(monkeypatch):
     def found_nothing(name):
         raise PackageNotFoundError(name)
@@ -93,6 +102,7 @@ def test_a_missing_package_is_one_line(monkeypatch):
         find_corrupt()
 
 
+@pytest.mark.usefixtures("anew")
 def test_an_opencv_without_its_libraries_says_what_to_do(monkeypatch, tmp_path):
     (tmp_path / "cv2.py").write_text("raise ImportError('libGL.so.1: cannot open shared object file')")
     monkeypatch.syspath_prepend(tmp_path)
