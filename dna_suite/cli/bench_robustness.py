@@ -18,7 +18,7 @@ from dna_suite.data.robustness import RobustnessSets
 from dna_suite.data.robustness_folders import PUBLISHED
 from dna_suite.metrics.calibration import aurra, calibration_error
 from dna_suite.metrics.ood import score_unknown
-from dna_suite.metrics.robustness import ImageResults, KeptResults, score_parts
+from dna_suite.metrics.robustness import ImageResults, KeptResults, PartResults, score_parts
 from dna_suite.tasks.robustness import Robustness
 
 ROUNDS = 7
@@ -95,7 +95,7 @@ def draw_results(pictures: int) -> ImageResults:
 def score_published() -> dict[str, tuple[float, int]]:
     """The scores of A, R and O with as many pictures as published."""
     data = ListedSets()
-    return score_parts(data.parts.names, data.parts.of, draw_results(len(data.parts.of)))
+    return score_parts(PartResults(data.parts.names, data.parts.of, draw_results(len(data.parts.of))))
 
 
 def score_all() -> list[float]:

@@ -339,9 +339,8 @@ class Session:
     def _write_image_results(self, folder: Path) -> None:
         """What came out for each picture, where the test keeps that, so that it can be scored again without the model."""
         if isinstance(self.data, RobustnessSets) and isinstance(self.task, Robustness) and self.trainer.is_global_zero:
-            write_image_results(folder, self.task.images, self.data)
-            parts, label = self.data.parts, self.task.attention.label
-            line = write_robustness_files(folder, parts.names, parts.of, self.task.images, label)
+            write_image_results(folder, self.task.part_results, self.data)
+            line = write_robustness_files(folder, self.task.part_results, self.task.attention.label)
             if line:
                 self._tell(line)
 

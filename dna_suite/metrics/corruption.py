@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dna_suite.data.corruptions import SEVERITIES
+
 # AlexNet's error on each kind, the mean of its five severities. Source: the authors' own numbers, of hendrycks/robustness.
 ALEXNET_ERRORS: Mapping[str, float] = {
     "gaussian_noise": 0.886428,
@@ -22,7 +24,6 @@ ALEXNET_ERRORS: Mapping[str, float] = {
     "pixelate": 0.717840,
     "jpeg_compression": 0.606500,
 }
-SEVERITIES = 5
 
 
 def mean_over_severities(top1: Mapping[tuple[str, int], float]) -> dict[str, float]:
@@ -47,7 +48,7 @@ def mean_corruption_error(top1: Mapping[tuple[str, int], float]) -> float | None
 
     Source: Hendrycks and Dietterich 2019, section 4.2.
     """
-    whole = {(kind, severity) for kind in ALEXNET_ERRORS for severity in range(1, SEVERITIES + 1)}
+    whole = {(kind, severity) for kind in ALEXNET_ERRORS for severity in SEVERITIES}
     if set(top1) != whole:
         return None
     accuracy = mean_over_severities(top1)

@@ -40,6 +40,26 @@ class ImageResults(NamedTuple):
         return zip(*(column.tolist() for column in self), strict=True)
 
 
+class PartResults(NamedTuple):
+    """Results of the n pictures of a test that has parts.
+
+    Args:
+        names: of the parts: sets, as "a" or "val", which is the known part that "o" is set against; then "c/fog/3" and so on,
+            whose pictures are corrupted.
+        of: int [n], which of `names` each picture is of.
+        images: the results.
+    """
+
+    names: Sequence[str]
+    of: np.ndarray
+    images: ImageResults
+
+    @property
+    def plain(self) -> list[str]:
+        """The parts whose pictures are as they are, which come before those that are corrupted."""
+        return [name for name in self.names if not name.startswith(CORRUPTED)]
+
+
 class KeptResults(KeptSamples):
     """Keeps the results of each counted picture.
 
@@ -71,14 +91,8 @@ class KeptResults(KeptSamples):
         return ImageResults(sample, confidence.astype(np.float64), correct.astype(bool), correct_all.astype(bool))
 
 
-def score_parts(parts: Sequence[str], part: np.ndarray, results: ImageResults) -> dict[str, tuple[float, int]]:
+def score_parts(results: PartResults) -> dict[str, tuple[float, int]]:
     """The scores of the sets that the pictures are of.
-
-    Args:
-        parts: names: sets, as "a" or "val", which is the known part that "o" is set against; then "c/fog/3" and so on, whose
-            pictures are corrupted.
-        part: int [n], which of `parts` each picture is of.
-        results: of the same pictures.
 
     Returns:
         "a/top1" and so on -> value as a fraction, and the number of pictures behind it.
@@ -86,19 +100,20 @@ def score_parts(parts: Sequence[str], part: np.ndarray, results: ImageResults) -
     Raises:
         DnaError: a confidence is not finite.
     """
-    own = {name: part == number for number, name in enumerate(plain_parts(parts))}
+    images = results.images
+    own = {name: results.of == number for number, name in enumerate(results.plain)}
     scores: dict[str, tuple[float, int]] = {}
     for name, rows in own.items():
         if name == "o":
-            unknown, known = -results.confidence[rows], -results.confidence[own["val"]]
+            unknown, known = -images.confidence[rows], -images.confidence[own["val"]]
             pictures = len(unknown) + len(known)
             scores |= {f"o/{key}": (value, pictures) for key, value in score_unknown(unknown, known).items()}
         elif name != "val":
-            found = score_pictures(results.confidence[rows], results.correct[rows])
+            found = score_pictures(images.confidence[rows], images.correct[rows])
             if name in OF_200:
-                found["top1_all_classes"] = float(results.correct_all[rows].mean())
+                found["top1_all_classes"] = float(images.correct_all[rows].mean())
             scores |= {f"{name}/{key}": (value, int(rows.sum())) for key, value in found.items()}
-    return scores | score_corruptions(corrupted_top1(parts, part, results), int((part >= len(own)).sum()))
+    return scores | score_corruptions(corrupted_top1(results), int((results.of >= len(own)).sum()))
 
 
 def score_pictures(confidence: np.ndarray, correct: np.ndarray) -> dict[str, float]:
@@ -116,16 +131,11 @@ def score_pictures(confidence: np.ndarray, correct: np.ndarray) -> dict[str, flo
     return {"top1": float(correct.mean()), **calibration}
 
 
-def plain_parts(parts: Sequence[str]) -> list[str]:
-    """The parts whose pictures are as they are, which come before those that are corrupted."""
-    return [name for name in parts if not name.startswith(CORRUPTED)]
-
-
-def corrupted_top1(parts: Sequence[str], part: np.ndarray, results: ImageResults) -> dict[tuple[str, int], float]:
-    """(kind, severity) -> share of right answers, where pictures were corrupted; the arguments are those of `score_parts`."""
-    pictures = np.bincount(part, minlength=len(parts))
-    right = np.bincount(part, weights=results.correct, minlength=len(parts))
-    split = [name.split("/") for name in parts]
+def corrupted_top1(results: PartResults) -> dict[tuple[str, int], float]:
+    """(kind, severity) -> share of right answers, where pictures were corrupted."""
+    pictures = np.bincount(results.of, minlength=len(results.names))
+    right = np.bincount(results.of, weights=results.images.correct, minlength=len(results.names))
+    split = [name.split("/") for name in results.names]
     return {
         (words[1], int(words[2])): float(right[number] / pictures[number]) for number, words in enumerate(split) if len(words) > 1
     }

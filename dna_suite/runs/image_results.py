@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from dna_suite.data.corruptions import KINDS, SEVERITIES
 from dna_suite.data.robustness import SETS, RobustnessSets
 from dna_suite.data.shown_pictures import ShownPictures
 from dna_suite.errors import DnaError
-from dna_suite.metrics.robustness import ImageResults, score_parts
+from dna_suite.metrics.robustness import ImageResults, PartResults, score_parts
 from dna_suite.runs.folder import IMAGE_RESULTS, write_json, write_text
 from dna_suite.runs.record import read_result
 from dna_suite.runs.robustness_files import write_robustness_files
@@ -23,10 +23,10 @@ COLUMNS = ["set", "path", "confidence", "correct", "correct_all_classes"]
 PARTS = frozenset([*SETS[:-1], *(f"c/{kind}/{severity}" for kind in KINDS for severity in SEVERITIES)])
 
 
-def write_image_results(folder: Path, results: ImageResults, data: RobustnessSets) -> None:
+def write_image_results(folder: Path, results: PartResults, data: RobustnessSets) -> None:
     """Write FOLDER/images.csv, one line for each sample in the order of the test part.
 
-    `set` is as in `Parts.names`; `path` is below data.root; `confidence` has every digit; `correct` (1 or 0) is among
+    `set` is as in `PartResults.names`; `path` is below data.root; `confidence` has every digit; `correct` (1 or 0) is among
     the classes of the set, `correct_all_classes` among all.
 
     Args:
@@ -34,24 +34,24 @@ def write_image_results(folder: Path, results: ImageResults, data: RobustnessSet
         results: of each sample, in order.
         data: what was tested.
     """
-    samples, parts = data.samples("test"), data.parts
+    samples = data.samples("test")
     assert isinstance(samples, ShownPictures)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for index, confidence, correct, correct_all in results.rows():
-        writer.writerow([parts.names[parts.of[index]], samples.name(index), repr(confidence), int(correct), int(correct_all)])
+    for index, confidence, correct, correct_all in results.images.rows():
+        writer.writerow([results.names[results.of[index]], samples.name(index), repr(confidence), int(correct), int(correct_all)])
     write_text(folder / IMAGE_RESULTS, text.getvalue())
 
 
-def read_image_results(path: Path) -> tuple[list[str], np.ndarray, ImageResults]:
-    """The parts, which of them each sample is of, and its results; see `score_parts`.
+def read_image_results(path: Path) -> PartResults:
+    """What `write_image_results` wrote.
 
     Raises:
         DnaError: a line is not as `write_image_results` writes it, with file and line.
     """
     numbers: dict[str, int] = {}
-    part: list[int] = []
+    of: list[int] = []
     rows: list[tuple[float, bool, bool]] = []
     with path.open(newline="", encoding="utf-8") as lines:
         reader = csv.reader(lines)
@@ -66,24 +66,23 @@ def read_image_results(path: Path) -> tuple[list[str], np.ndarray, ImageResults]
                 name = ""
             if name not in PARTS:
                 raise DnaError(f"{path}:{reader.line_num}: {','.join(fields)[:80]!r} is no line of {', '.join(COLUMNS)}")
-            part.append(numbers.setdefault(name, len(numbers)))
+            of.append(numbers.setdefault(name, len(numbers)))
     columns = [np.array([row[place] for row in rows]) for place in range(3)]
-    return list(numbers), np.array(part, dtype=np.int64), ImageResults(np.arange(len(rows)), *columns)
+    return PartResults(list(numbers), np.array(of, dtype=np.int64), ImageResults(np.arange(len(rows)), *columns))
 
 
-def require_counts(path: Path, parts: Sequence[str], part: np.ndarray, counts: Mapping[str, int]) -> None:
+def require_counts(path: Path, results: PartResults, counts: Mapping[str, int]) -> None:
     """Refuse a list of pictures that is not as long as the record beside it says.
 
     Args:
         path: the list.
-        parts: its parts.
-        part: which of them each line is of.
+        results: what it holds.
         counts: set -> samples, from the record.
 
     Raises:
         DnaError: a set has another number of samples.
     """
-    sets = np.array([name.partition("/")[0] for name in parts])[part]
+    sets = np.array([name.partition("/")[0] for name in results.names])[results.of]
     for name, count in counts.items():
         found = int((sets == name).sum())
         if found != count:
@@ -104,10 +103,10 @@ def rescore(folders: Iterable[str | Path]) -> list[Path]:
         raise DnaError(f"no {IMAGE_RESULTS} below {', '.join(map(str, folders))}: a test of task robustness writes it")
     for path in files:
         record: dict[str, Any] = read_result(path.parent)
-        parts, part, results = read_image_results(path)
-        require_counts(path, parts, part, record["data"]["counts"])
-        for name, (value, samples) in score_parts(parts, part, results).items():
+        results = read_image_results(path)
+        require_counts(path, results, record["data"]["counts"])
+        for name, (value, samples) in score_parts(results).items():
             record["metrics"][f"test/{name}"] = {**record["metrics"].get(f"test/{name}", {}), "value": value, "samples": samples}
         write_json(path.parent / "result.json", record)
-        write_robustness_files(path.parent, parts, part, results, record["label"])
+        write_robustness_files(path.parent, results, record["label"])
     return files

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from dna_suite.data.robustness_folders import PUBLISHED
 from dna_suite.errors import MissingExtra
-from dna_suite.metrics.robustness import ImageResults, corrupted_top1, plain_parts
+from dna_suite.metrics.robustness import PartResults, corrupted_top1
 from dna_suite.runs.folder import write_text
 from dna_suite.runs.robustness_figures import draw_corruptions, draw_reliability, draw_response_rates
 
@@ -20,24 +20,22 @@ from dna_suite.runs.robustness_figures import draw_corruptions, draw_reliability
 WITHOUT_ANSWERS = ("o", "val")
 
 
-def write_robustness_files(folder: Path, parts: Sequence[str], part: np.ndarray, results: ImageResults, label: str) -> str | None:
+def write_robustness_files(folder: Path, results: PartResults, label: str) -> str | None:
     """Write corruptions.csv, and reliability.png, response_rate.png and corruptions.png, each where there is something to show.
 
     Args:
         folder: of the evaluation.
-        parts: as in `score_parts`.
-        part: which of them each sample is of.
         results: of each sample.
         label: what was tested, for titles.
 
     Returns:
         A line about the figures where they could not be drawn, else None.
     """
-    top1 = corrupted_top1(parts, part, results)
+    top1, images = corrupted_top1(results), results.images
     if top1:
-        write_corruptions(folder, top1, results, parts, part)
-    own = {PUBLISHED[name].title: part == number for number, name in enumerate(plain_parts(parts)) if name not in WITHOUT_ANSWERS}
-    sets = {title: (results.confidence[rows], results.correct[rows]) for title, rows in own.items()}
+        write_corruptions(folder, top1, results)
+    own = {name: results.of == number for number, name in enumerate(results.plain) if name not in WITHOUT_ANSWERS}
+    sets = {PUBLISHED[name].title: (images.confidence[rows], images.correct[rows]) for name, rows in own.items()}
     try:
         if sets:
             draw_reliability(folder, sets, f"{label}: calibration")
@@ -52,17 +50,15 @@ def write_robustness_files(folder: Path, parts: Sequence[str], part: np.ndarray,
     return None
 
 
-def write_corruptions(
-    folder: Path, top1: dict[tuple[str, int], float], results: ImageResults, parts: Sequence[str], part: np.ndarray
-) -> None:
+def write_corruptions(folder: Path, top1: Mapping[tuple[str, int], float], results: PartResults) -> None:
     """Write FOLDER/corruptions.csv: pictures, top-1 and mean confidence under each corruption at each severity."""
-    pictures = np.bincount(part, minlength=len(parts))
-    confidence = np.bincount(part, weights=results.confidence, minlength=len(parts))
+    pictures = np.bincount(results.of, minlength=len(results.names))
+    confidence = np.bincount(results.of, weights=results.images.confidence, minlength=len(results.names))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("corruption", "severity", "samples", "top1", "confidence"))
     for (kind, severity), value in top1.items():
-        number = parts.index(f"c/{kind}/{severity}")
+        number = results.names.index(f"c/{kind}/{severity}")
         samples = int(pictures[number])
         writer.writerow((kind, severity, samples, f"{value:.6f}", f"{confidence[number] / samples:.6f}"))
     write_text(folder / "corruptions.csv", text.getvalue())

@@ -10,7 +10,7 @@ import torch
 from dna_suite.data.base import Data
 from dna_suite.data.robustness import RobustnessSets
 from dna_suite.errors import DnaError
-from dna_suite.metrics.robustness import ImageResults, KeptResults, score_parts
+from dna_suite.metrics.robustness import KeptResults, PartResults, score_parts
 from dna_suite.tasks.classification import ImageClassification
 
 
@@ -27,7 +27,7 @@ class Robustness(ImageClassification):
     """
 
     name = "robustness"
-    images: ImageResults
+    part_results: PartResults
 
     def setup(self, stage: str) -> None:
         """Take over what the data decides; a test keeps what came out for each picture.
@@ -62,8 +62,7 @@ class Robustness(ImageClassification):
         """Score the sets over every picture once."""
         data = self.data
         assert isinstance(data, RobustnessSets)
-        self.images = self.kept.compute()
+        self.part_results = PartResults(data.parts.names, data.parts.of, self.kept.compute())
         self.kept.reset()
-        assert len(self.images.sample) == len(data.parts.of), "every picture of the sets is there"
-        scored = score_parts(data.parts.names, data.parts.of, self.images)
-        self.results = {f"test/{name}": value for name, value in scored.items()}
+        assert len(self.part_results.images.sample) == len(data.parts.of), "every picture of the sets is there"
+        self.results = {f"test/{name}": value for name, value in score_parts(self.part_results).items()}

@@ -24,4 +24,4 @@ def test_eighteen_of_twenty_are_right_in_folders_that_are_numbers(photographs, e
     # Softmax is over the nineteen classes of the folders: of the jeeps, which are taken for cars of other classes, none is lost.
     assert task.results["test/v2/top1"] == (1.0, 20)
     assert set(task.results) == {"test/v2/top1", "test/v2/aurra"}
-    assert int(task.images.correct_all.sum()) == 18
+    assert int(task.part_results.images.correct_all.sum()) == 18

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from dna_suite.metrics.robustness import ImageResults, KeptResults, corrupted_top1, score_parts
+from dna_suite.metrics.robustness import ImageResults, KeptResults, PartResults, corrupted_top1, score_parts
 
 SUBSETS = Path(__file__).parents[1] / "golden" / "imagenet_subsets.json"
 CLASSES, CHOSEN = 6, torch.tensor([1, 3, 4])
@@ -107,7 +107,7 @@ def test_scores_are_those_of_each_set():
     part = np.repeat(np.arange(4), [200, 200, 3, 2])
     confidence = np.concatenate([np.repeat([0.3, 0.9], 100), np.full(200, 0.5), [0.2, 0.4, 0.6], [0.5, 0.7]])
     correct = np.concatenate([np.repeat([False, True], 100), np.ones(200, bool), np.zeros(5, bool)])
-    found = score_parts(["a", "r", "o", "val"], part, ImageResults(np.arange(405), confidence, correct, ~correct))
+    found = score_parts(PartResults(["a", "r", "o", "val"], part, ImageResults(np.arange(405), confidence, correct, ~correct)))
     assert found["a/top1"] == (0.5, 200)
     assert found["a/top1_all_classes"] == (0.5, 200)
     assert found["r/top1"] == (1.0, 200)
@@ -131,7 +131,7 @@ def test_any_of_several_right_classes_will_do_and_minus_one_is_none():
 
 def test_too_few_pictures_for_a_bin_have_no_calibration_error():
     results = ImageResults(np.arange(4), np.array([0.9, 0.8, 0.7, 0.6]), np.array([1, 1, 0, 1], bool), np.zeros(4, bool))
-    found = score_parts(["v2"], np.zeros(4, int), results)
+    found = score_parts(PartResults(["v2"], np.zeros(4, int), results))
     assert found == {"v2/top1": (0.75, 4), "v2/aurra": (pytest.approx((1 + 1 + 2 / 3 + 3 / 4) / 4, rel=1e-15), 4)}
 
 
@@ -140,9 +140,9 @@ def test_corrupted_pictures_are_scored_by_kind_and_severity():
     parts = ["a", "c/fog/1", "c/fog/2", "c/snow/1", "c/snow/2"]
     part = np.array([0] * 100 + [1, 2, 3, 4] * 2)
     correct = np.concatenate([np.ones(100, bool), [True, True, True, False, True, False, False, False]])
-    results = ImageResults(np.arange(108), np.full(108, 0.5), correct, correct)
-    assert corrupted_top1(parts, part, results) == {("fog", 1): 1.0, ("fog", 2): 0.5, ("snow", 1): 0.5, ("snow", 2): 0.0}
-    found = score_parts(parts, part, results)
+    results = PartResults(parts, part, ImageResults(np.arange(108), np.full(108, 0.5), correct, correct))
+    assert corrupted_top1(results) == {("fog", 1): 1.0, ("fog", 2): 0.5, ("snow", 1): 0.5, ("snow", 2): 0.0}
+    found = score_parts(results)
     assert found["c/top1"] == (0.5, 8)
     assert (found["c/fog/top1"], found["c/snow/top1"]) == ((0.75, 4), (0.25, 4))
     # Only where all kinds and severities are there.
