@@ -45,8 +45,9 @@ demo: $(VENV)/.core  ## train softmax and dna on real handwritten digits, test b
 	$(DNA) report runs/digits
 
 RECIPE ?= tasks/robustness.yaml
-# Two commands at once, of each the last line where it succeeds, else all that it said.
-QUIETLY := echo "$$1"; log=$$(mktemp); if sh -c "$$1" >"$$log" 2>&1 </dev/null; then tail -n 1 "$$log"; rm "$$log"; \
+# Two commands at once, of each the last line where it succeeds, and what it could not draw; else all that it said.
+QUIETLY := echo "$$1"; log=$$(mktemp); if sh -c "$$1" >"$$log" 2>&1 </dev/null; then \
+	sed -n -e "/^dna: no figures/p" -e "\$$p" "$$log"; rm "$$log"; \
 	else cat "$$log" >&2; rm "$$log"; exit 1; fi
 SIDE_BY_SIDE := OMP_NUM_THREADS=1 PATH="$(abspath $(BIN)):$$PATH" xargs -P 2 -I '{}' sh -c '$(QUIETLY)' sh '{}'
 
