@@ -138,11 +138,11 @@ class RunFolder:
 
     @property
     def evaluations(self) -> Path:
-        """Folder that holds one folder for each other task that the run was tested on."""
+        """Folder that holds one folder for each other recipe that the run was tested by."""
         return self.path / "evaluations"
 
     def evaluation(self, name: str) -> Path:
-        """Folder of the test of another task on this run."""
+        """Folder of the test of this run by another recipe."""
         return self.evaluations / name
 
     def initial_weights(self) -> dict[str, Any] | None:
@@ -246,7 +246,7 @@ IMAGE_RESULTS = "images.csv"
 ROBUSTNESS_FILES = ("corruptions.csv", "corruptions.png", "reliability.png", "response_rate.png")
 EVALUATION_RESULTS = (*CLASS_RESULTS, IMAGE_RESULTS, *ROBUSTNESS_FILES)
 
-# What a run writes below its folder: checkpoints, predictions, results of other tasks, exports, the optional loggers' own trees.
+# What a run writes below its folder: checkpoints, predictions, results by other recipes, exports, the optional loggers' own trees.
 WRITTEN_FOLDERS: dict[str, tuple[str, ...]] = {
     "checkpoints": ("*.ckpt", "*.part"),
     "predictions": ("*.jsonl", "*.part"),

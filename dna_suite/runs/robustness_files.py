@@ -13,7 +13,7 @@ import numpy as np
 from dna_suite.data.robustness_folders import PUBLISHED
 from dna_suite.errors import MissingExtra
 from dna_suite.metrics.robustness import PartResults, corrupted_top1
-from dna_suite.runs.folder import write_text
+from dna_suite.runs.folder import ROBUSTNESS_FILES, write_text
 from dna_suite.runs.robustness_figures import draw_corruptions, draw_reliability, draw_response_rates
 
 # Sets whose pictures are of no class, or are there for those alone, have no right answers.
@@ -23,6 +23,8 @@ WITHOUT_ANSWERS = ("o", "val")
 def write_robustness_files(folder: Path, results: PartResults, label: str) -> str | None:
     """Write corruptions.csv, and reliability.png, response_rate.png and corruptions.png, each where there is something to show.
 
+    What an earlier test left of these is removed.
+
     Args:
         folder: of the evaluation.
         results: of each sample.
@@ -31,6 +33,8 @@ def write_robustness_files(folder: Path, results: PartResults, label: str) -> st
     Returns:
         A line about the figures where they could not be drawn, else None.
     """
+    for name in ROBUSTNESS_FILES:
+        (folder / name).unlink(missing_ok=True)
     top1, images = corrupted_top1(results), results.images
     if top1:
         write_corruptions(folder, top1, results)

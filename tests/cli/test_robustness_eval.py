@@ -165,8 +165,11 @@ def test_batches_of_another_size_agree(home):
 def test_other_sets_have_a_recipe_and_a_folder_of_their_own(capsys):
     before = metrics()
     words = ["--config=tasks/imagenet_shifts.yaml", TOY[1], "--run=run"]
-    assert main(["test", *words]) == 0
     place = Path("run/evaluations/imagenet_shifts")
+    place.mkdir(parents=True)
+    (place / "corruptions.csv").write_text("of an earlier test")
+    assert main(["test", *words]) == 0
+    assert sorted(path.name for path in place.iterdir()) == ["images.csv", "reliability.png", "response_rate.png", "result.json"]
     record = json.loads((place / "result.json").read_text())
     assert metrics() == before
     assert record["data"]["counts"] == {"v2": 360, "sketch": 240, "real": 324}
