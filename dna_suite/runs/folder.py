@@ -246,7 +246,7 @@ IMAGE_RESULTS = "images.csv"
 ROBUSTNESS_FILES = ("corruptions.csv", "corruptions.png", "reliability.png", "response_rate.png")
 EVALUATION_RESULTS = (*CLASS_RESULTS, IMAGE_RESULTS, *ROBUSTNESS_FILES)
 
-# What a run writes below its folder: checkpoints, predictions, results by other recipes, exports, the optional loggers' own trees.
+# What a run writes below its folder: checkpoints, predictions, results by other recipes, exports, the trees of optional loggers.
 WRITTEN_FOLDERS: dict[str, tuple[str, ...]] = {
     "checkpoints": ("*.ckpt", "*.part"),
     "predictions": ("*.jsonl", "*.part"),
